@@ -12,6 +12,8 @@
  *     last error of a session is kvs_message().
  *   - All calls on one session come from one thread at a time; different sessions are independent.
  *   - Tokens are counted from 0 in each sequence. q, k, v and out are float32, K and Q after RoPE.
+ *   - After a failure of the store (-EIO, -EBADMSG, -ENOSPC, -ETIMEDOUT) a session takes no more calls but kvs_close()
+ *     and the getters: each returns the same error. Nothing wrong is ever attended to.
  *   - Structs that callers fill begin with `size`, sizeof the struct as the caller knows it; unset fields are
  *     0 and mean the default. Structs are only ever appended to.
  */
@@ -199,9 +201,10 @@ uint32_t kvs_seq_tokens(const struct kvs *s, uint32_t seq);
  * The reuse buffer of every sequence is given up while a prefill runs: its memory is the staging.
  * kvs_prefill_end(): all records are written; the sequence is n_tokens longer. Errors: -E2BIG past n_ctx or
  * plan.prefill_tokens, -EIO/-ENOSPC/-ETIMEDOUT of the store, -EBADMSG a record failed its checksum, -EPROTO calls
- * out of order; after an error the sequence is as before kvs_prefill_begin() and takes no more tokens than then.
+ * out of order. n_total: tokens that the sequence will have when the whole prompt is in (>= what it has + n_tokens):
+ * how the prompt is cut does not change what is learned from it.
  */
-int kvs_prefill_begin(struct kvs *s, uint32_t seq, uint32_t n_tokens);
+int kvs_prefill_begin(struct kvs *s, uint32_t seq, uint32_t n_tokens, uint32_t n_total);
 int kvs_prefill_put(struct kvs *s, uint32_t layer, uint32_t n, const float *k, const float *v);
 int kvs_prefill_attend(struct kvs *s, uint32_t layer, const float *q, float *out);
 int kvs_prefill_end(struct kvs *s);
@@ -212,7 +215,7 @@ int kvs_prefill_end(struct kvs *s);
  * kvs_prefetch(): q_hat float [n_seqs][n_heads][head_dim], the estimated query of a coming layer; reads start,
  * nothing waits. Optional. kvs_attend(): q, out float [n_seqs][n_heads][head_dim]. The output is a function of
  * the appended K and V, q and the settings alone; never of timing, slots or backend.
- * Errors as of prefill; after one, the sequences concerned can only be freed.
+ * Errors as of prefill; -EDOM: K is not finite (the message names layer and token).
  */
 int kvs_append(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *k, const float *v);
 int kvs_prefetch(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *q_hat);

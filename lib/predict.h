@@ -62,7 +62,6 @@ const struct kvs_predictor_ops *kvs_predictor_find(const char *name);
  * rolling: [n_heads][n_rolling] exact logits of the rolling tokens. tokens_per_item: G / items_per_group.
  * SUM: score[g] = sum over heads of the group's share of the softmax whose denominator is estimates + rolling.
  * MEAN: score[g] = max over items of the mean over heads of the logit.
- * Returns for SUM in *mass the estimated share of attention mass in groups, summed over heads / n_heads.
  */
 void kvs_predict_reduce(const struct kvs_predictor *p, int mean, float *est, uint32_t ld, uint32_t n_groups,
 			const float *rolling, uint32_t n_rolling, float *score);
