@@ -7,6 +7,7 @@
 #define KVS_STORE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct kvs_store {
@@ -15,6 +16,11 @@ struct kvs_store {
 	bool device;		/* a block device */
 	bool slow;		/* eMMC or SD: synchronous write-back, larger groups */
 	uint32_t block_bytes;	/* logical block for direct I/O, 512 to 65536 */
+	/*
+	 * What the file system or the disk writes whole: smaller or unaligned writes work, but are slower (read first,
+	 * or one after the other). A power of two, >= block_bytes, at most 64 KiB.
+	 */
+	uint32_t whole_bytes;
 	uint64_t bytes;		/* preallocated or available */
 	char path[4096];	/* as messages name it */
 	char direct_why[160];	/* when !direct: why */
