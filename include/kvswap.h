@@ -34,6 +34,7 @@ extern "C" {
 #define KVS_MAX_SEQS 256	/* sequences of one session */
 
 struct kvs;			/* a session: one model, one store, one budget */
+struct kvs_io_fault;
 
 /* Where the KV cache is. */
 enum kvs_where {
@@ -117,6 +118,7 @@ struct kvs_config {
 	void *pool;		/* first argument of `parallel` */
 	uint32_t io_timeout_ms;	/* a read or write that takes longer is an error, -ETIMEDOUT (30000) */
 	uint32_t test_delay_us;	/* tests: every completion is held back a random time up to this */
+	const struct kvs_io_fault *test_fault;	/* tests: what goes wrong in the store (lib/io.h); NULL */
 };
 
 /* What kvs_open() would take from the budget, and what it would choose. */
@@ -156,6 +158,7 @@ struct kvs_stats {
 	uint64_t groups_selected, groups_hit;	/* selected from disk-backed groups; of these, in a slot already */
 	uint64_t groups_predicted;		/* of the selected, those the estimated query had chosen */
 	uint64_t selections;			/* kvs_attend() calls per layer and sequence that had to choose */
+	uint64_t tokens_selected;		/* their sum, beside the rolling buffer */
 	double coverage_sum;			/* over selections: estimated share of attention mass attended to */
 	uint64_t append_ns, prefetch_ns, score_ns, attend_ns, train_ns, prefill_attend_ns;
 };

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Decode: one token of each sequence, layer by layer. A full group is written back and its metadata enters the
+ * predictor in the same call.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "session.h"
+
+static int check_call(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs)
+{
+	if (s->failed)
+		return s->failed;
+	if (s->pre.active)
+		return kvs_say(s, -EPROTO, "decode in the middle of a prefill");
+	if (layer >= s->geo.n_layers)
+		return kvs_say(s, -EINVAL, "layer %u: the model has %u", layer, s->geo.n_layers);
+	for (uint32_t i = 0; i < n_seqs; i++)
+		if (!kvs_seq_get(s, seqs[i]))
+			return -EINVAL;
+	return 0;
+}
+
+/* One token into a record: k and v [n_kv_heads][head_dim] at place t. */
+void kvs_record_put(const struct kvs *s, void *record, uint32_t t, const float *k, const float *v)
+{
+	const struct kvs_geom *g = &s->geo.rec;
+	uint16_t *out = record;
+
+	for (uint32_t h = 0; h < g->n_kv_heads; h++) {
+		size_t at = ((size_t)h * g->group + t) * g->head_dim;
+
+		s->kernels->to_f16(k + (size_t)h * g->head_dim, out + at, g->head_dim);
+		s->kernels->to_f16(v + (size_t)h * g->head_dim, out + (size_t)g->group * s->geo.kv_dim + at, g->head_dim);
+	}
+}
+
+static int group_full(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t group)
+{
+	uint32_t dl = s->disk[layer];
+	struct kvs_span span = {kvs_arena_at(s, kvs_ring_sector(s, q, layer, group)), 0, (uint16_t)s->geo.rec.group,
+				group * s->geo.rec.group};
+	int err = 0;
+
+	if (kvs_can_build(s, q, dl, group))
+		err = kvs_build(s, q, layer, &span, 1);
+	if (!err)
+		err = kvs_ring_write(s, q, layer, group);
+	if (!err && s->io && s->set.write_back == KVS_WRITE_SYNC) {
+		err = kvs_submit(s);
+		while (!err && q->writing[dl * s->geo.ring + group % s->geo.ring])
+			err = kvs_drain(s, 1);
+	}
+	return err;
+}
+
+static int append_one(struct kvs *s, struct sequence *q, uint32_t layer, const float *k, const float *v)
+{
+	uint32_t n = q->tokens[layer], group = n / s->geo.rec.group, t = n % s->geo.rec.group;
+	bool disk = !s->window[layer];
+	int err;
+
+	if (n >= s->geo.n_ctx)
+		return kvs_say(s, -E2BIG, "the context of %u tokens is full", s->geo.n_ctx);
+	err = disk ? kvs_chunks_extend(s, q, n + 1) : 0;
+	if (!err && disk && !t)
+		err = kvs_ring_wait(s, q, s->disk[layer], group);
+	if (err)
+		return err;
+	kvs_record_put(s, kvs_arena_at(s, kvs_ring_sector(s, q, layer, group)), t, k, v);
+	q->tokens[layer] = n + 1;
+	return disk && t + 1 == s->geo.rec.group ? group_full(s, q, layer, group) : 0;
+}
+
+int kvs_append(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *k, const float *v)
+{
+	uint64_t start = kvs_now();
+	int err = check_call(s, layer, n_seqs, seqs);
+
+	for (uint32_t i = 0; !err && i < n_seqs; i++)
+		err = append_one(s, &s->seqs[seqs[i]], layer, k + (size_t)i * s->geo.kv_dim, v + (size_t)i * s->geo.kv_dim);
+	if (!err && s->n_reqs)
+		err = kvs_submit(s);
+	s->stats.append_ns += kvs_now() - start;
+	return err;
+}
+
+static const float *scale_query(struct kvs *s, const float *q)
+{
+	uint32_t n = s->geo.rec.n_heads * s->geo.rec.head_dim;
+
+	for (uint32_t i = 0; i < n; i++)
+		s->scratch.q[i] = q[i] * s->shape.scale;
+	return s->scratch.q;
+}
+
+int kvs_prefetch(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *q_hat)
+{
+	uint32_t row = s->geo.rec.n_heads * s->geo.rec.head_dim, n;
+	uint64_t start = kvs_now();
+	float coverage;
+	int err = check_call(s, layer, n_seqs, seqs);
+
+	if (err || !s->io || s->window[layer])
+		return err;
+	err = kvs_drain(s, 0);
+	for (uint32_t i = 0; !err && i < n_seqs; i++) {
+		struct sequence *q = &s->seqs[seqs[i]];
+
+		err = kvs_choose(s, q, layer, q->tokens[layer] + 1, scale_query(s, q_hat + (size_t)i * row),
+				 s->set.ahead_percent, &n, &coverage);
+		/* more than the slots hold would only chase one another */
+		if (!err && n <= s->geo.reuse)
+			err = kvs_ahead(s, q, layer, s->scratch.groups, n);
+	}
+	s->stats.prefetch_ns += kvs_now() - start;
+	return err;
+}
+
+struct attention {
+	struct kvs *s;
+	const float *query;
+	float *out;
+	const struct kvs_span *spans;
+	uint32_t n_spans;
+};
+
+static void attend_head(void *arg, int h, int n)
+{
+	struct attention *a = arg;
+	struct kvs *s = a->s;
+	const struct kvs_geom *g = &s->geo.rec;
+	uint32_t rows = g->n_heads / g->n_kv_heads, head = (uint32_t)h * rows;
+	struct kvs_softmax state = {s->scratch.m + head, s->scratch.l + head, a->out + (size_t)head * g->head_dim};
+
+	(void)n;
+	s->kernels->attend(g, (uint32_t)h, a->query + (size_t)head * g->head_dim, a->spans, a->n_spans, &state);
+}
+
+static int attend_spans(struct kvs *s, void *arg, const struct kvs_span *spans, uint32_t n)
+{
+	struct attention *a = arg;
+	uint64_t start = kvs_now();
+
+	a->spans = spans;
+	a->n_spans = n;
+	kvs_run(s, attend_head, a, (int)s->geo.rec.n_kv_heads);
+	s->stats.attend_ns += kvs_now() - start;
+	return 0;
+}
+
+static void finish(const struct kvs *s, float *out)
+{
+	uint32_t dim = s->geo.rec.head_dim;
+
+	for (uint32_t h = 0; h < s->geo.rec.n_heads; h++) {
+		float r = s->scratch.l[h] > 0 ? 1.0f / s->scratch.l[h] : 0;
+
+		for (uint32_t d = 0; d < dim; d++)
+			out[(size_t)h * dim + d] *= r;
+	}
+}
+
+static int attend_selected(struct kvs *s, struct sequence *q, uint32_t layer, struct attention *a)
+{
+	float coverage;
+	uint32_t n;
+	int err = kvs_choose(s, q, layer, q->tokens[layer], a->query, 100, &n, &coverage);
+
+	if (err)
+		return err;
+	s->step[s->disk[layer]]++;
+	s->stats.selections++;
+	s->stats.coverage_sum += (double)coverage;
+	s->stats.tokens_selected += (uint64_t)n * s->geo.rec.group;
+	return n ? kvs_visit_groups(s, q, layer, s->scratch.groups, n, s->scratch.score, attend_spans, a) : 0;
+}
+
+static int attend_one(struct kvs *s, struct sequence *q, uint32_t layer, const float *query, float *out)
+{
+	const struct kvs_geom *g = &s->geo.rec;
+	struct attention a = {.s = s, .query = scale_query(s, query), .out = out};
+	int err = 0;
+
+	if (!q->tokens[layer])
+		return kvs_say(s, -EPROTO, "layer %u: attention before the first token", layer);
+	for (uint32_t h = 0; h < g->n_heads; h++) {
+		s->scratch.m[h] = -INFINITY;
+		s->scratch.l[h] = 0;
+	}
+	memset(out, 0, sizeof(*out) * g->n_heads * g->head_dim);
+	if (!s->window[layer])
+		err = attend_selected(s, q, layer, &a);
+	if (err)
+		return err;
+	attend_spans(s, &a, s->scratch.spans, kvs_rolling_spans(s, q, layer, q->tokens[layer], s->scratch.spans));
+	finish(s, out);
+	return 0;
+}
+
+int kvs_attend(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *q, float *out)
+{
+	size_t row = (size_t)s->geo.rec.n_heads * s->geo.rec.head_dim;
+	int err = check_call(s, layer, n_seqs, seqs);
+
+	for (uint32_t i = 0; !err && i < n_seqs; i++)
+		err = attend_one(s, &s->seqs[seqs[i]], layer, q + i * row, out + i * row);
+	return err;
+}

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Records to memory and back: requests are collected, submitted in one batch, checked when they complete. A record
+ * is written from the rolling buffer or the staging, where it stays until the write has completed, and is read from
+ * there meanwhile.
+ */
+#include <string.h>
+
+#include "session.h"
+
+/* KVS_MESSAGE: layer and tokens of a record, for people. */
+static void where(const struct kvs *s, uint64_t record, uint32_t *layer, uint32_t *first, uint32_t *last)
+{
+	const struct geometry *g = &s->geo;
+	uint32_t chunk = kvs_record_chunk(s, record);
+
+	*layer = s->layer_of[record / g->groups_per_chunk % g->n_disk];
+	*first = s->chunks.token[chunk] + (uint32_t)(record % g->groups_per_chunk) * g->rec.group;
+	*last = *first + g->rec.group - 1;
+}
+
+static uint32_t record_crc(const struct kvs *s, uint64_t record, const void *data)
+{
+	uint32_t dl = (uint32_t)(record / s->geo.groups_per_chunk % s->geo.n_disk);
+
+	return kvs_record_crc(s->store_id, record, dl, s->chunks.generation[kvs_record_chunk(s, record)], data,
+			      s->geo.record_bytes);
+}
+
+/* The checksum that a read of the record will be held against. */
+void kvs_record_seal(struct kvs *s, uint64_t record, const void *data)
+{
+	s->chunks.crc[record] = record_crc(s, record, data);
+}
+
+int kvs_check_record(struct kvs *s, uint64_t record, const void *data)
+{
+	uint32_t layer, first, last;
+
+	if (record_crc(s, record, data) == s->chunks.crc[record])
+		return 0;
+	where(s, record, &layer, &first, &last);
+	return kvs_fail(s, -EBADMSG,
+			"layer %u, tokens %u to %u: the record read from %s does not match its checksum; the store is damaged or shared",
+			layer, first, last, s->store.path);
+}
+
+static int io_failed(struct kvs *s, const char *what, uint64_t record, int err)
+{
+	uint32_t layer, first, last;
+
+	where(s, record, &layer, &first, &last);
+	return kvs_fail(s, err, "layer %u, tokens %u to %u: %s %s: %s", layer, first, last, what, s->store.path,
+			strerror(-err));
+}
+
+int kvs_queue(struct kvs *s, const struct kvs_io_request *req)
+{
+	int err = 0;
+
+	if (s->n_reqs == 2 * s->set.depth)
+		err = kvs_submit(s);
+	if (!err)
+		s->scratch.reqs[s->n_reqs++] = *req;
+	return err;
+}
+
+/* Hands over what was collected; waits only when the backend is full. */
+int kvs_submit(struct kvs *s)
+{
+	uint32_t done = 0;
+
+	while (done < s->n_reqs && !s->failed) {
+		uint32_t taken = 0, n = s->n_reqs;
+		int err = s->io->ops->submit(s->io, s->scratch.reqs + done, n - done, &taken);
+
+		done += taken;
+		if (err && err != -EAGAIN)
+			return kvs_fail(s, err, "submitting to %s: %s", s->store.path, strerror(-err));
+		if (err != -EAGAIN)
+			continue;
+		n = s->n_reqs;
+		s->n_reqs = 0;
+		err = kvs_drain(s, 1);
+		s->n_reqs = n;
+		if (err)
+			return err;
+	}
+	s->n_reqs = 0;
+	return s->failed;
+}
+
+static int slot_done(struct kvs *s, uint32_t dl, uint32_t index, int result)
+{
+	struct slot *slot = &s->slots[(size_t)dl * s->geo.reuse + index];
+
+	s->reading[dl]--;
+	if (result)
+		return io_failed(s, "reading from", slot->record, result);
+	if (kvs_check_record(s, slot->record, kvs_arena_at(s, kvs_slot_sector(s, dl, index))))
+		return s->failed;
+	slot->state = SLOT_READY;
+	return 0;
+}
+
+static int completed(struct kvs *s, const struct kvs_io_completion *c)
+{
+	uint32_t kind = (uint32_t)(c->tag >> 60), seq = (uint32_t)(c->tag >> 48) & 0xfff;
+	uint32_t dl = (uint32_t)(c->tag >> 32) & 0xffff, index = (uint32_t)c->tag;
+
+	switch (kind) {
+	case KVS_TAG_SLOT:
+		return slot_done(s, dl, index, c->result);
+	case KVS_TAG_RING:
+		s->seqs[seq].writing[dl * s->geo.ring + index] = 0;
+		break;
+	case KVS_TAG_STAGE:
+		s->pre.writes--;
+		break;
+	case KVS_TAG_STREAM:
+		s->pre.streams[index]--;
+		break;
+	default:
+		s->sync = 0;
+	}
+	if (!c->result)
+		return 0;
+	return kvs_fail(s, c->result, "layer %u: %s %s: %s", s->layer_of[dl],
+			kind == KVS_TAG_STREAM || kind == KVS_TAG_SYNC ? "reading from" : "writing to", s->store.path,
+			c->result == -ENOSPC ? "no space left on device" : strerror(-c->result));
+}
+
+/* Submits what is collected, takes what has completed, waits until there were at least min. */
+int kvs_drain(struct kvs *s, uint32_t min)
+{
+	uint32_t max = 2 * s->set.depth;
+	uint64_t start = min ? kvs_now() : 0;
+	int n;
+
+	if (!s->io || s->failed)
+		return s->failed;
+	if (s->n_reqs && kvs_submit(s))
+		return s->failed;
+	n = s->io->ops->wait(s->io, s->scratch.done, min, max);
+	if (min)
+		s->stats.wait_ns += kvs_now() - start;
+	if (n == -ETIMEDOUT)
+		return kvs_fail(s, n, "%s does not answer: a request took longer than %u ms", s->store.path,
+				s->cfg.io_timeout_ms ? s->cfg.io_timeout_ms : 30000);
+	if (n < 0)
+		return kvs_fail(s, n, "waiting for %s: %s", s->store.path, strerror(-n));
+	for (int i = 0; i < n; i++)
+		completed(s, &s->scratch.done[i]);
+	return s->failed;
+}
+
+static struct kvs_io_request record_request(struct kvs *s, enum kvs_io_op op, enum kvs_io_urgency urgency,
+					    uint64_t record, uint64_t sector, uint64_t tag)
+{
+	uint32_t dl = (uint32_t)(record / s->geo.groups_per_chunk % s->geo.n_disk);
+	uint32_t bytes = s->geo.record_sectors * KVS_SECTOR;
+
+	if (op == KVS_IO_READ) {
+		s->stats.records_read++;
+		s->stats.bytes_read += bytes;
+	} else {
+		s->stats.records_written++;
+		s->stats.bytes_written += bytes;
+	}
+	return (struct kvs_io_request){
+		.op = op, .urgency = urgency, .layer = (uint16_t)s->layer_of[dl], .sectors = s->geo.record_sectors,
+		.arena = sector, .store = record * s->geo.record_sectors, .tag = tag,
+	};
+}
+
+/* Write-back of a full group from the rolling buffer. */
+int kvs_ring_write(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t group)
+{
+	uint32_t dl = s->disk[layer], index = group % s->geo.ring;
+	uint64_t sector = kvs_ring_sector(s, q, layer, group), record = kvs_record(s, q, dl, group);
+	struct kvs_io_request req;
+
+	if (!s->io) {
+		memcpy(s->records + record * s->geo.record_sectors * KVS_SECTOR, kvs_arena_at(s, sector),
+		       s->geo.record_bytes);
+		return 0;
+	}
+	kvs_record_seal(s, record, kvs_arena_at(s, sector));
+	req = record_request(s, KVS_IO_WRITE, KVS_IO_BEHIND, record, sector,
+			     kvs_tag(KVS_TAG_RING, (uint32_t)kvs_seq_index(s, q), dl, index));
+	q->writing[dl * s->geo.ring + index] = 1;
+	return kvs_queue(s, &req);
+}
+
+/* Until the place of `group` in the rolling buffer may be written to. */
+int kvs_ring_wait(struct kvs *s, struct sequence *q, uint32_t dl, uint32_t group)
+{
+	while (q->writing[dl * s->geo.ring + group % s->geo.ring] && !s->failed)
+		kvs_drain(s, 1);
+	return s->failed;
+}
+
+static int sync_request(struct kvs *s, enum kvs_io_op op, uint64_t record, uint64_t sector)
+{
+	struct kvs_io_request req = record_request(s, op, KVS_IO_LATE, record, sector,
+						   kvs_tag(KVS_TAG_SYNC, 0, 0, 0));
+	int err = kvs_queue(s, &req);
+
+	s->sync = 1;
+	while (!err && s->sync)
+		err = kvs_drain(s, 1);
+	return err;
+}
+
+/* One record into the arena, checked. */
+int kvs_read_sync(struct kvs *s, uint64_t record, uint64_t sector)
+{
+	int err = sync_request(s, KVS_IO_READ, record, sector);
+
+	return err ? err : kvs_check_record(s, record, kvs_arena_at(s, sector));
+}
+
+/* A record's content to another place of the same layer, by way of a slot. */
+int kvs_record_copy(struct kvs *s, uint32_t dl, uint64_t from, uint64_t to)
+{
+	size_t bytes = (size_t)s->geo.record_sectors * KVS_SECTOR;
+	uint32_t slot;
+	uint64_t sector;
+	int err;
+
+	if (!s->io) {
+		memcpy(s->records + to * bytes, s->records + from * bytes, bytes);
+		return 0;
+	}
+	while (!kvs_slots_take(s, dl, 1, &slot))
+		if (kvs_drain(s, 1))
+			return s->failed;
+	kvs_slot_assign(s, dl, slot, to);
+	sector = kvs_slot_sector(s, dl, slot);
+	err = kvs_read_sync(s, from, sector);
+	if (err)
+		return err;
+	kvs_record_seal(s, to, kvs_arena_at(s, sector));
+	s->slots[(size_t)dl * s->geo.reuse + slot].state = SLOT_READY;
+	return sync_request(s, KVS_IO_WRITE, to, sector);
+}
+
+static struct slot *resident(struct kvs *s, uint64_t record, uint32_t dl)
+{
+	uint16_t index = s->chunks.slot[record];
+
+	return index == KVS_NO_SLOT ? NULL : &s->slots[(size_t)dl * s->geo.reuse + index];
+}
+
+/* Whether the rolling buffer of a layer with n tokens still has the group. */
+static bool in_ring(const struct kvs *s, uint32_t layer, uint32_t group, uint32_t n_tokens)
+{
+	return group + s->ring[layer] > n_tokens / s->geo.rec.group;
+}
+
+static struct slot *slot_at(struct kvs *s, uint32_t dl, uint32_t index)
+{
+	return &s->slots[(size_t)dl * s->geo.reuse + index];
+}
+
+static int read_slot(struct kvs *s, uint32_t dl, uint32_t slot, uint64_t record, enum kvs_io_urgency urgency)
+{
+	struct kvs_io_request req;
+
+	kvs_slot_assign(s, dl, slot, record);
+	s->reading[dl]++;
+	req = record_request(s, KVS_IO_READ, urgency, record, kvs_slot_sector(s, dl, slot),
+			     kvs_tag(KVS_TAG_SLOT, 0, dl, slot));
+	return kvs_queue(s, &req);
+}
+
+/* Starts reads of n records, as far as pinned_percent of the slots allows. */
+static int read_ahead(struct kvs *s, uint32_t dl, const uint32_t *records, uint32_t n)
+{
+	uint32_t limit = (uint32_t)((uint64_t)s->geo.reuse * s->set.pinned_percent / 100);
+	uint32_t room = limit > s->reading[dl] ? limit - s->reading[dl] : 0, *victims = s->scratch.victims;
+	uint32_t got = kvs_slots_take(s, dl, room < n ? room : n, victims);
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < got; i++) {
+		err = read_slot(s, dl, victims[i], records[i], KVS_IO_AHEAD);
+		slot_at(s, dl, victims[i])->ahead = s->step[dl] + 1;
+		slot_at(s, dl, victims[i])->read = s->step[dl] + 1;
+	}
+	return err;
+}
+
+/*
+ * Reads ahead of attention to the coming token: what of groups is not in memory. What is there is kept from being
+ * given away for it.
+ */
+int kvs_ahead(struct kvs *s, struct sequence *q, uint32_t layer, const uint32_t *groups, uint32_t n)
+{
+	uint32_t dl = s->disk[layer], miss = 0, kept = 0, *missing = s->scratch.place, *keep = missing + n;
+	int err;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t record = kvs_record(s, q, dl, groups[i]);
+		struct slot *slot = resident(s, record, dl);
+
+		if (in_ring(s, layer, groups[i], q->tokens[layer] + 1))
+			continue;
+		if (slot) {
+			slot->ahead = s->step[dl] + 1;
+			slot->pins++;
+			*--keep = s->chunks.slot[record];
+			kept++;
+		} else {
+			missing[miss++] = (uint32_t)record;
+		}
+	}
+	err = miss ? read_ahead(s, dl, missing, miss) : 0;
+	for (uint32_t i = 0; i < kept; i++)
+		slot_at(s, dl, keep[i])->pins--;
+	return err ? err : kvs_submit(s);
+}
+
+#define IN_RING UINT32_MAX
+#define MISSING (UINT32_MAX - 1u)
+
+/* One pass over groups through slots. */
+struct visit {
+	struct kvs *s;
+	struct sequence *q;
+	const uint32_t *groups;
+	const float *scores;
+	uint32_t layer, dl;
+};
+
+static void count_hit(struct kvs *s, const struct slot *slot, uint32_t dl)
+{
+	s->stats.groups_hit += slot->read != s->step[dl];
+	s->stats.groups_predicted += slot->ahead == s->step[dl];
+}
+
+/* Pins those of groups [from, to) that are in slots; returns how many are not. */
+static uint32_t pin_resident(const struct visit *v, uint32_t from, uint32_t to)
+{
+	struct kvs *s = v->s;
+	uint32_t *place = s->scratch.place, miss = 0;
+
+	for (uint32_t i = from; i < to; i++) {
+		uint64_t record = kvs_record(s, v->q, v->dl, v->groups[i]);
+		struct slot *slot = resident(s, record, v->dl);
+
+		if (in_ring(s, v->layer, v->groups[i], v->q->tokens[v->layer])) {
+			place[i] = IN_RING;
+			continue;
+		}
+		s->stats.groups_selected += v->scores != NULL;
+		if (!slot) {
+			place[i] = MISSING;
+			miss++;
+			continue;
+		}
+		place[i] = s->chunks.slot[record];
+		slot->pins++;
+		if (v->scores) {
+			count_hit(s, slot, v->dl);
+			kvs_slot_touch(s, v->dl, slot, v->scores[v->groups[i]]);
+		}
+	}
+	return miss;
+}
+
+/* Groups [from, to) are in slots, pinned, or on their way. */
+static int place_groups(const struct visit *v, uint32_t from, uint32_t to)
+{
+	struct kvs *s = v->s;
+	uint32_t miss = pin_resident(v, from, to), *place = s->scratch.place, *victims = s->scratch.victims, i = from;
+
+	s->stats.records_late += v->scores ? miss : 0;
+	while (miss) {
+		uint32_t got = kvs_slots_take(s, v->dl, miss, victims);
+
+		for (uint32_t k = 0; k < got; k++) {
+			struct slot *slot = slot_at(s, v->dl, victims[k]);
+
+			while (place[i] != MISSING)
+				i++;
+			if (read_slot(s, v->dl, victims[k], kvs_record(s, v->q, v->dl, v->groups[i]), KVS_IO_LATE))
+				return s->failed;
+			place[i] = victims[k];
+			slot->pins++;
+			kvs_slot_touch(s, v->dl, slot, v->scores ? v->scores[v->groups[i]] : 0);
+		}
+		miss -= got;
+		if (!got && kvs_drain(s, 1))
+			return s->failed;
+	}
+	return kvs_submit(s);
+}
+
+/* Spans of groups [from, to), which are then in memory. */
+static int collect(const struct visit *v, uint32_t from, uint32_t to)
+{
+	struct kvs *s = v->s;
+	uint32_t group = s->geo.rec.group;
+
+	for (uint32_t i = from; i < to; i++) {
+		uint32_t at = s->scratch.place[i];
+		uint64_t sector = at == IN_RING ? kvs_ring_sector(s, v->q, v->layer, v->groups[i]) :
+						  kvs_slot_sector(s, v->dl, at);
+
+		while (at != IN_RING && slot_at(s, v->dl, at)->state == SLOT_READING)
+			if (kvs_drain(s, 1))
+				return s->failed;
+		s->scratch.spans[i - from] = (struct kvs_span){kvs_arena_at(s, sector), 0, (uint16_t)group,
+							       v->groups[i] * group};
+	}
+	return 0;
+}
+
+static void unpin(const struct visit *v, uint32_t from, uint32_t to)
+{
+	for (uint32_t i = from; i < to; i++)
+		if (v->s->scratch.place[i] != IN_RING)
+			slot_at(v->s, v->dl, v->s->scratch.place[i])->pins--;
+}
+
+static int visit_memory(const struct visit *v, uint32_t n, kvs_visit_fn fn, void *arg)
+{
+	struct kvs *s = v->s;
+	uint32_t group = s->geo.rec.group;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t record = kvs_record(s, v->q, v->dl, v->groups[i]);
+
+		s->scratch.spans[i] = (struct kvs_span){s->records + record * s->geo.record_sectors * KVS_SECTOR, 0,
+							(uint16_t)group, v->groups[i] * group};
+	}
+	return fn(s, arg, s->scratch.spans, n);
+}
+
+/*
+ * When the groups are more than the slots they pass through in waves of half the slots, the next being read
+ * while one is visited; with a single slot, one after the other.
+ */
+int kvs_visit_groups(struct kvs *s, struct sequence *q, uint32_t layer, const uint32_t *groups, uint32_t n,
+		     const float *scores, kvs_visit_fn fn, void *arg)
+{
+	const struct visit v = {s, q, groups, scores, layer, s->disk[layer]};
+	uint32_t wave = n <= s->geo.reuse ? n : s->geo.reuse > 1 ? s->geo.reuse / 2 : 1, to;
+	bool overlap = 2 * wave <= s->geo.reuse;
+	int err;
+
+	if (!s->io)
+		return visit_memory(&v, n, fn, arg);
+	err = place_groups(&v, 0, wave);
+	for (uint32_t from = 0; !err && from < n; from = to) {
+		uint32_t next;
+
+		to = from + wave < n ? from + wave : n;
+		next = to + wave < n ? to + wave : n;
+		if (overlap && next > to)
+			err = place_groups(&v, to, next);
+		if (!err)
+			err = collect(&v, from, to);
+		if (!err)
+			err = fn(s, arg, s->scratch.spans, to - from);
+		unpin(&v, from, to);
+		if (!err && !overlap && next > to)
+			err = place_groups(&v, to, next);
+	}
+	return err;
+}
