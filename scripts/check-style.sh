@@ -44,7 +44,7 @@ else
 fi
 
 # Warnings of checkpatch are about the kernel's own tree as often as not: errors count.
-checkpatch=${CHECKPATCH:-$(command -v checkpatch.pl || ls /usr/src/linux*/scripts/checkpatch.pl 2>/dev/null | tail -n 1)}
+checkpatch=${CHECKPATCH:-$(command -v checkpatch.pl || find /usr/src -path '*/scripts/checkpatch.pl' -print -quit 2>/dev/null)}
 mapfile -t kernel < <(tracked 'kmod/*.c' 'kmod/*.h' 'include/uapi/*.h')
 if [ -z "$checkpatch" ]; then
     missing checkpatch.pl "kernel style of ${#kernel[@]} files (it comes with the kernel's source; CHECKPATCH=path)"

@@ -7,6 +7,10 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/kvswap
 venv=$cache/venv
 python=$venv/bin/python
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=   # a directory for what is not whole yet, gone at the end
+log=$(mktemp) || exit 1
+trap 'rm -rf "$log" "$work"' EXIT
+trap 'exit 130' INT TERM
 
 say() { echo "kvswap: $*" >&2; }
 die() {
@@ -14,10 +18,15 @@ die() {
     exit 1
 }
 
-# The line of a log that tells a person most: the first error, else the last line.
+# The line of the log that tells a person most: the first error, else the last line.
 reason() {
     local line
-    line=$(grep -m1 -iE 'no space left|^(E:|error[: ])|[^a-z]error: ' "$1" || tail -n 1 "$1")
+    # pip says of an index that it cannot reach what it says of one that lacks the package.
+    if grep -q 'from versions: none' "$log"; then
+        echo 'the package index cannot be reached or does not have it'
+        return
+    fi
+    line=$(grep -m1 -i 'no space left' "$log" || grep -m1 -iE '^(E:|error: )|[^a-z]error: ' "$log" || tail -n 1 "$log")
     echo "${line:-no output}" | cut -c1-200
 }
 
@@ -56,7 +65,7 @@ as_root() {
 
 # need_packages FILE: lines of "package probe"; installs those whose probe fails.
 need_packages() {
-    local missing=() package probe log
+    local missing=() package probe
     while read -r package probe; do
         case $package in '' | '#'*) continue ;; esac
         has "$probe" || missing+=("$package")
@@ -67,31 +76,23 @@ need_packages() {
     [ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
         die "missing packages, install them as root: apt-get install ${missing[*]}"
     say "installing ${missing[*]}"
-    log=$(mktemp)
-    if ! { as_root apt-get -q update && as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get -q install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 </dev/null; then
-        say "apt-get could not install ${missing[*]}: $(reason "$log")"
-        rm -f "$log"
-        exit 1
-    fi
-    rm -f "$log"
+    { as_root apt-get -q update && as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get -q install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 </dev/null ||
+        die "apt-get could not install ${missing[*]}: $(reason)"
 }
 
 # The private Python: pip to fetch packages with, gguf to make small models with.
 need_python() {
-    local wanted log
+    local wanted
     wanted=$(cat "$here/requirements.txt")
     [ "$(cat "$venv/requirements.txt" 2>/dev/null)" = "$wanted" ] && "$python" -c '' 2>/dev/null && return
     say "setting up Python in $venv"
-    log=$(mktemp)
     rm -rf "$venv"
     if ! { "$(system_python)" -m venv "$venv" &&
         "$python" -m pip install --no-cache-dir -q -r "$here/requirements.txt"; } >"$log" 2>&1; then
-        say "cannot set up Python in $venv: $(reason "$log")"
-        rm -rf "$log" "$venv"
-        exit 1
+        rm -rf "$venv"
+        die "cannot set up Python in $venv: $(reason)"
     fi
-    rm -f "$log"
     cp "$here/requirements.txt" "$venv/requirements.txt"
 }
 
@@ -102,9 +103,9 @@ need_space() {
     [ "$free" -ge "$1" ] || die "$3 needs $(($1 / 1024)) MiB in $2, free are $((free / 1024)) MiB"
 }
 
-# pip_fetch SPEC DIR LOG [OPTION...]: the one file of a package, by pip's own configuration.
+# pip_fetch SPEC DIR [OPTION...]: the one file of a package, by pip's own configuration.
 pip_fetch() {
-    local spec=$1 dir=$2 log=$3
-    shift 3
+    local spec=$1 dir=$2
+    shift 2
     TMPDIR=$dir "$python" -m pip download -q --no-cache-dir --no-deps -d "$dir" "$@" "$spec" >"$log" 2>&1
 }

@@ -24,25 +24,25 @@ int main(void) { return (int)llama_model_default_params().load_mode; }' |
 }
 
 build_llama() {
-    local src=$1/src out=$1/out log=$1/log
+    local src=$1/src out=$1/out
     local off='-DLLAMA_BUILD_COMMON=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_TOOLS=OFF
         -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF
         -DLLAMA_OPENSSL=OFF -DGGML_CCACHE=OFF'
 
     mkdir -p "$src" "$out/lib" "$out/include"
     say "fetching llama-cpp-python $version (77 MB)"
-    pip_fetch "llama-cpp-python==$version" "$1" "$log" --no-binary llama-cpp-python ||
-        die "cannot fetch llama-cpp-python $version: $(reason "$log")"
+    pip_fetch "llama-cpp-python==$version" "$1" --no-binary llama-cpp-python ||
+        die "cannot fetch llama-cpp-python $version: $(reason)"
     echo "$sha256  $(echo "$1"/*.tar.gz)" | sha256sum -c --status ||
         die "wrong checksum of llama-cpp-python $version: not used"
     tar xzf "$1"/*.tar.gz -C "$src" --strip-components=1 2>"$log" ||
-        die "cannot unpack llama-cpp-python $version: $(reason "$log")"
+        die "cannot unpack llama-cpp-python $version: $(reason)"
     say "building ggml and libllama, a minute or two"
     # shellcheck disable=SC2086
     { cmake -S "$src/vendor/llama.cpp" -B "$1/build" -DCMAKE_BUILD_TYPE=Release \
         -DCMAKE_C_COMPILER="$CC" -DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON $off &&
-        cmake --build "$1/build" --target llama -j "$(nproc)"; } >"$log" 2>&1 </dev/null ||
-        die "building ggml and libllama failed: $(reason "$log")"
+        env -u MAKEFLAGS -u MFLAGS cmake --build "$1/build" --target llama -j "$(nproc)"; } >"$log" 2>&1 </dev/null ||
+        die "building ggml and libllama failed: $(reason)"
     find "$1/build" -name '*.a' -exec cp -t "$out/lib" {} +
     cp "$src"/vendor/llama.cpp/{include,ggml/include}/*.h "$out/include"
     cp "$src/vendor/llama.cpp/LICENSE" "$out"
@@ -50,16 +50,12 @@ build_llama() {
 }
 
 need_llama() {
-    local work
     [ "$(cat "$dir/cpu" 2>/dev/null)" = "$(cpu)" ] && return
     [ ! -d "$dir" ] && system_llama && return
     under_lock llama
     [ "$(cat "$dir/cpu" 2>/dev/null)" = "$(cpu)" ] && return
     rm -rf "$cache"/.llama.*
     work=$(mktemp -d "$cache/.llama.XXXXXX") || die "cannot write to the cache $cache"
-    # shellcheck disable=SC2064
-    trap "rm -rf '$work'" EXIT
-    trap 'exit 130' INT TERM
     need_space $((1024 * 1024)) "$cache" "building ggml and libllama"
     build_llama "$work"
     rm -rf "$dir"

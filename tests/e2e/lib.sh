@@ -62,9 +62,12 @@ model() {
     echo "$file"
 }
 
+python=/usr/bin/python3
+[ -x $python ] || python=python3
+
 # json FILE KEY.KEY...: one value of a JSON file.
 json() {
-    python3 -c 'import functools, json, sys
+    "$python" -c 'import functools, json, sys
 value = functools.reduce(lambda d, k: d[int(k) if isinstance(d, list) else k],
                          sys.argv[2].split("."), json.load(open(sys.argv[1])))
 print(json.dumps(value) if isinstance(value, (bool, dict, list)) else value)' "$1" "$2"
