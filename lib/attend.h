@@ -11,9 +11,12 @@
 #ifndef KVS_ATTEND_H
 #define KVS_ATTEND_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define KVS_BLOCK 64u		/* tokens per step of the online softmax in prefill */
+#define KVS_MOST_DIM 512u	/* largest head_dim */
+#define KVS_TILE 16u		/* items of metadata that lie side by side */
 
 struct kvs_span {
 	const void *record;
@@ -32,6 +35,13 @@ struct kvs_geom {		/* of a record in memory */
  */
 struct kvs_softmax {
 	float *m, *l, *acc;
+};
+
+struct kvs_q8 {			/* queries in the space of a basis, int8 */
+	uint32_t n_heads, rank;	/* rank: a multiple of 16, at most 4096 */
+	const int8_t *q;	/* [n_heads][rank], -127 to 127 */
+	const float *scale;	/* [n_heads] */
+	const int32_t *sum;	/* [n_heads] sums of q */
 };
 
 struct kvs_kernels {
@@ -59,23 +69,38 @@ struct kvs_kernels {
 	/* f32 -> f16 (round to nearest even), and back. */
 	void (*to_f16)(const float *in, uint16_t *out, uint32_t n);
 	void (*from_f16)(const uint16_t *in, float *out, uint32_t n);
-	/*
-	 * Scores of group-mean metadata. z: packed int4 block of up to 32 groups as predict_groupmean.c lays it out;
-	 * see kernels.h for the exact form. Optional helpers of the predictors live in kernels.h.
-	 */
 	/* x[i] = exp(x[i] - m); returns the sum (f32, fixed order for a given n). */
 	float (*exp_sum)(float *x, uint32_t n, float m);
 	/* largest of x[0..n), n > 0 */
 	float (*max)(const float *x, uint32_t n);
 	float (*dot)(const float *a, const float *b, uint32_t n);
-	/* c [m][ldc] = a [m][k] (ld a: lda) * b^T, b [n][k]: small dense products (scores, projections). */
+	/* c [m][ldc] = a [m][k] (ld a: lda) * b^T, b [n][k]: small dense products. */
 	void (*matmul_nt)(const float *a, uint32_t lda, const float *b, uint32_t ldb, float *c, uint32_t ldc,
 			  uint32_t m, uint32_t n, uint32_t k);
+	/* c [m][ldc] = a [m][k] * b, b f16 [k][ldb]; n, a multiple of 16, columns of it. */
+	void (*project)(const float *a, uint32_t lda, const uint16_t *b, uint32_t ldb, float *c, uint32_t ldc,
+			uint32_t m, uint32_t n, uint32_t k);
+	/* out [n] = w [m] * x [m][ldx]; out may be a row of x. */
+	void (*combine)(const float *w, const float *x, uint32_t ldx, uint32_t m, float *out, uint32_t n);
+	/*
+	 * Scores of n items of metadata for n_heads queries: out[h * ld + i], nothing else of out is written.
+	 * score_f16: tiles f16 [n / KVS_TILE, rounded up][rank][KVS_TILE], q [n_heads][rank].
+	 * score_q4: tiles [n / KVS_TILE, rounded up][rank / 8][KVS_TILE][4] bytes; of byte [i][item][c] the low four bits
+	 * are component 8 i + c plus 8, the high ones component 8 i + 4 + c plus 8. Item i is worth scales[i] (f16, readable
+	 * to the end of its tile) times its components. Equal in all sets for equal input.
+	 */
+	void (*score_f16)(const uint16_t *tiles, uint32_t n, uint32_t rank, const float *q, uint32_t n_heads,
+			  float *out, uint32_t ld);
+	void (*score_q4)(const uint8_t *tiles, const uint16_t *scales, uint32_t n, const struct kvs_q8 *q, float *out,
+			 uint32_t ld);
 };
 
 size_t kvs_prefill_scratch(const struct kvs_geom *g, uint32_t n_rows);
 
-/* The best set that this CPU runs; the environment variable KVSWAP_KERNELS=generic|avx2|avx512|neon forces one. */
+/*
+ * The best set that this processor runs; the environment variable KVSWAP_KERNELS=generic|avx2|avx512|neon asks for
+ * one. NULL: it asks for one that is not built in or does not run here.
+ */
 const struct kvs_kernels *kvs_kernels_get(void);
 
 #endif

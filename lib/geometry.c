@@ -5,6 +5,7 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "session.h"
@@ -231,8 +232,7 @@ static uint32_t scratch_parts(const struct geometry *g, const struct kvs_config 
 		PART(MEM_STAGING, heads * g->ring * g->rec.group, scratch.rolling);
 	}
 	if (g->basis) {
-		/* LAPACK's workspace is twice the matrix */
-		PART(MEM_STAGING, 3 * (uint64_t)g->kv_dim * g->kv_dim, scratch.gram);
+		PART(MEM_STAGING, kvs_lowrank_doubles(g->kv_dim), scratch.gram);
 		PART(MEM_STAGING, (uint64_t)g->chunk_tokens * g->kv_dim, scratch.rows);
 		PART(MEM_STAGING, (uint64_t)g->kv_dim * p->rank, scratch.basis);
 	}
@@ -369,6 +369,8 @@ static int set_predictor(const struct kvs_settings *t, struct geometry *g, struc
 	memset(p, 0, sizeof(*p));
 	p->ops = kvs_predictor_find(t->predictor);
 	p->kernels = kvs_kernels_get();
+	if (!p->kernels)
+		return refuse(message, -ENOTSUP, "KVSWAP_KERNELS=%s: no such kernels here", getenv("KVSWAP_KERNELS"));
 	p->geom = g->rec;
 	p->groups_per_chunk = g->groups_per_chunk;
 	p->items_per_group = 1;

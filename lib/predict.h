@@ -10,10 +10,13 @@
 #ifndef KVS_PREDICT_H
 #define KVS_PREDICT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "attend.h"
+
+#define KVS_MOST_HEADS 4096u
 
 struct kvs_predictor {
 	const struct kvs_predictor_ops *ops;
@@ -56,6 +59,9 @@ extern const struct kvs_predictor_ops kvs_predict_groupmean, kvs_predict_lowrank
 
 const struct kvs_predictor_ops *kvs_predictor_find(const char *name);
 
+/* Whether K of a full record is; *bad: the first token of the group that is not. */
+bool kvs_record_finite(const struct kvs_geom *g, const void *record, uint32_t *bad);
+
 /*
  * From estimated logits to scores of groups (predict.c).
  * est: [n_heads][ld] estimates of n_groups * items_per_group items, overwritten.
@@ -74,10 +80,12 @@ void kvs_predict_reduce(const struct kvs_predictor *p, int mean, float *est, uin
 uint32_t kvs_predict_top(const float *score, uint32_t n, uint32_t m, uint32_t forced, uint32_t *out, uint32_t *scratch);
 
 /*
- * lowrank.c: basis from the second moment of K (LAPACK). gram: double [kv_dim][kv_dim], symmetric, overwritten;
- * basis: float [kv_dim][rank]; energy: NULL or double [kv_dim], captured share by rank. -EDOM not finite.
- * Deterministic for one build and thread count.
+ * lowrank.c: basis from the second moment of K (LAPACK). gram: double [kvs_lowrank_doubles(kv_dim)], the first
+ * kv_dim * kv_dim the symmetric matrix, the rest workspace, all overwritten; basis: float [kv_dim][rank], orthonormal
+ * columns in order of captured energy; energy: NULL or double [kv_dim], the share that the first i + 1 columns
+ * capture. -EDOM not finite. Deterministic for one build and thread count; allocates nothing.
  */
+size_t kvs_lowrank_doubles(uint32_t kv_dim);
 int kvs_lowrank_basis(double *gram, uint32_t kv_dim, uint32_t rank, float *basis, double *energy);
 
 #endif

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Chooses the kernel set.
+ */
+#include "attend.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+static bool runs_always(void)
+{
+	return true;
+}
+
+#ifdef __x86_64__
+static bool runs_avx2(void)
+{
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+static bool runs_avx512(void)
+{
+	return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+#endif
+
+static const struct {
+	const struct kvs_kernels *kernels;
+	bool (*runs)(void);
+} sets[] = {			/* best first */
+#ifdef __x86_64__
+	{ &kvs_kernels_avx512, runs_avx512 },
+	{ &kvs_kernels_avx2, runs_avx2 },
+#elif defined(__aarch64__)
+	{ &kvs_kernels_neon, runs_always },
+#endif
+	{ &kvs_kernels_generic, runs_always },
+};
+
+const struct kvs_kernels *kvs_kernels_get(void)
+{
+	const char *name = getenv("KVSWAP_KERNELS");
+
+	for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++)
+		if ((!name || !*name || !strcmp(name, sets[i].kernels->name)) && sets[i].runs())
+			return sets[i].kernels;
+	return NULL;
+}
+
+/* K and V of a block in f32, and what aligning them takes. */
+size_t kvs_prefill_scratch(const struct kvs_geom *g, uint32_t n_rows)
+{
+	(void)n_rows;
+	return 2 * KVS_BLOCK * (size_t)g->head_dim * sizeof(float) + 64;
+}

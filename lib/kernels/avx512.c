@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Kernels for AVX-512.
+ */
+#include <string.h>
+
+#include "avx512.h"
+#include "kernels.h"
+
+#define V_NAME avx512
+
+#include "body.h"

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One kernel set, over the vector words of the file that includes this:
+ *   v_load v_store v_set, v_add v_sub v_mul v_fma (a * b + c), v_max v_min (b where the operands are unordered),
+ *   v_load_half v_store_half (binary16, to nearest even), v_round (to nearest even), v_scale (v * 2^n),
+ *   v_zero_below (0 where x < limit), v_differ (1 if any lane does), v_sum v_largest (over the lanes),
+ *   v_quad_set (a float for each four lanes), v_quad_max v_quad_sum (over each four lanes, in all four),
+ *   v_sums (lane i: the sum of vector i), v_transpose (V_WIDTH vectors)
+ * and MATRIX_ROWS x MATRIX_VECTORS accumulators that fit the registers.
+ *
+ * Every result is a fixed sequence of operations on its own inputs, so that it does not matter how calls are cut.
+ */
+#include <float.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define V_JOIN_(a, b) a##b
+#define V_JOIN(a, b) V_JOIN_(a, b)
+
+#include "body_math.h"
+#include "body_decode.h"
+#include "body_prefill.h"
+#include "body_score.h"
+
+#define V_STRING_(x) #x
+#define V_STRING(x) V_STRING_(x)
+
+const struct kvs_kernels V_JOIN(kvs_kernels_, V_NAME) = {
+	.name = V_STRING(V_NAME),
+	.attend = attend,
+	.logits = logits,
+	.prefill = prefill,
+	.to_f16 = to_f16,
+	.from_f16 = from_f16,
+	.exp_sum = exp_sum,
+	.max = largest,
+	.dot = dot,
+	.matmul_nt = matmul_nt,
+	.project = project,
+	.combine = combine,
+	.score_f16 = score_f16,
+	.score_q4 = score_q4,
+};

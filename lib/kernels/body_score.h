@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What predictors do: projections into the space of a basis, and scores of metadata in tiles of KVS_TILE items that lie
+ * side by side, so that a lane is an item.
+ */
+
+#define TILE_VECTORS ((int)KVS_TILE / V_WIDTH)
+#define SCORE_HEADS (V_WIDTH / 2)
+
+V_INLINE void project_step(const float *a, uint32_t lda, const uint16_t *b, uint32_t ldb, float *c, uint32_t ldc,
+			   uint32_t k, const int rows, const int vectors)
+{
+	v_f32 sum[4][4];
+
+#pragma GCC unroll 4
+	for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+		for (int j = 0; j < vectors; j++)
+			sum[i][j] = v_set(0.0f);
+	for (uint32_t x = 0; x < k; x++) {
+		v_f32 row[4];
+
+#pragma GCC unroll 4
+		for (int j = 0; j < vectors; j++)
+			row[j] = v_load_half(b + (size_t)x * ldb + j * V_WIDTH);
+#pragma GCC unroll 4
+		for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+			for (int j = 0; j < vectors; j++)
+				sum[i][j] = v_fma(v_set(a[(size_t)i * lda + x]), row[j], sum[i][j]);
+	}
+#pragma GCC unroll 4
+	for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+		for (int j = 0; j < vectors; j++)
+			v_store(c + (size_t)i * ldc + j * V_WIDTH, sum[i][j]);
+}
+
+static void project(const float *a, uint32_t lda, const uint16_t *b, uint32_t ldb, float *c, uint32_t ldc, uint32_t m,
+		    uint32_t n, uint32_t k)
+{
+	const uint32_t width = MATRIX_VECTORS * V_WIDTH;
+
+	for (uint32_t j = 0, wide; j < n; j += wide) {
+		uint32_t i = 0;
+
+		wide = n - j < width ? V_WIDTH : width;
+		for (; i + 4 <= m && wide == width; i += 4)
+			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j, ldc, k, 4,
+				     MATRIX_VECTORS);
+		for (; i + 4 <= m; i += 4)
+			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j, ldc, k, 4, 1);
+		for (; i < m && wide == width; i++)
+			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j, ldc, k, 1,
+				     MATRIX_VECTORS);
+		for (; i < m; i++)
+			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j, ldc, k, 1, 1);
+	}
+}
+
+V_INLINE void score_f16_tile(const uint16_t *tile, uint32_t rank, const float *q, float *out, uint32_t ld, uint32_t n,
+			     const int heads)
+{
+	v_f32 sum[SCORE_HEADS][TILE_VECTORS];
+	float items[KVS_TILE];
+
+#pragma GCC unroll 8
+	for (int h = 0; h < heads; h++)
+#pragma GCC unroll 4
+		for (int j = 0; j < TILE_VECTORS; j++)
+			sum[h][j] = v_set(0.0f);
+	for (uint32_t x = 0; x < rank; x++) {
+		v_f32 z[TILE_VECTORS];
+
+#pragma GCC unroll 4
+		for (int j = 0; j < TILE_VECTORS; j++)
+			z[j] = v_load_half(tile + (size_t)x * KVS_TILE + j * V_WIDTH);
+#pragma GCC unroll 8
+		for (int h = 0; h < heads; h++)
+#pragma GCC unroll 4
+			for (int j = 0; j < TILE_VECTORS; j++)
+				sum[h][j] = v_fma(v_set(q[(size_t)h * rank + x]), z[j], sum[h][j]);
+	}
+	for (int h = 0; h < heads; h++) {
+#pragma GCC unroll 4
+		for (int j = 0; j < TILE_VECTORS; j++)
+			v_store(items + j * V_WIDTH, sum[h][j]);
+		memcpy(out + (size_t)h * ld, items, n * sizeof(*out));
+	}
+}
+
+static void score_f16(const uint16_t *tiles, uint32_t n, uint32_t rank, const float *q, uint32_t n_heads, float *out,
+		      uint32_t ld)
+{
+	for (uint32_t i = 0; i < n; i += KVS_TILE) {
+		const uint16_t *tile = tiles + (size_t)i * rank;
+		uint32_t h = 0, items = n - i < KVS_TILE ? n - i : KVS_TILE;
+
+		for (; h + SCORE_HEADS <= n_heads; h += SCORE_HEADS)
+			score_f16_tile(tile, rank, q + (size_t)h * rank, out + (size_t)h * ld + i, ld, items,
+				       SCORE_HEADS);
+		for (; h < n_heads; h++)
+			score_f16_tile(tile, rank, q + (size_t)h * rank, out + (size_t)h * ld + i, ld, items, 1);
+	}
+}
+
+/* (sum of products of digits) * scale of the item * scale of the query: the same operations in every set. */
+V_INLINE void score_q4_store(const int32_t *sum, const float *scale, const struct kvs_q8 *q, uint32_t h, float *out,
+			     uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		out[i] = (float)(sum[i] - 8 * q->sum[h]) * scale[i] * q->scale[h];
+}
+
+#ifndef V_SCORE_Q4
+static void score_q4(const uint8_t *tiles, const uint16_t *scales, uint32_t n, const struct kvs_q8 *q, float *out,
+		     uint32_t ld)
+{
+	for (uint32_t t = 0; t < n; t += KVS_TILE) {
+		const uint8_t *tile = tiles + (size_t)t * q->rank / 2;
+		float scale[KVS_TILE];
+
+		from_f16(scales + t, scale, KVS_TILE);
+		for (uint32_t h = 0; h < q->n_heads; h++) {
+			const int8_t *x = q->q + (size_t)h * q->rank;
+			int32_t sum[KVS_TILE] = { 0 };
+
+			for (uint32_t r = 0; r < q->rank; r += 8)
+				for (uint32_t i = 0; i < 4 * KVS_TILE; i++) {
+					uint8_t z = tile[(size_t)r / 2 * KVS_TILE + i];
+
+					sum[i / 4] += (z & 15) * x[r + i % 4] + (z >> 4) * x[r + 4 + i % 4];
+				}
+			score_q4_store(sum, scale, q, h, out + (size_t)h * ld + t, n - t < KVS_TILE ? n - t : KVS_TILE);
+		}
+	}
+}
+#endif
