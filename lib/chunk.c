@@ -163,15 +163,15 @@ static int ring_load(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t
 	return kvs_read_sync(s, record, kvs_ring_sector(s, q, layer, group));
 }
 
-/* The rolling buffer of a layer as it is with n tokens. have: the group that is filling now. */
+/* The rolling buffer of a layer as it is with n tokens: its last groups, all that it has room for. */
 static int ring_rewind(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t n)
 {
-	uint32_t have = q->tokens[layer] / s->geo.rec.group, g;
+	uint32_t group = s->geo.rec.group, have = (q->tokens[layer] - 1) / group, last = (n - 1) / group;
+	uint32_t g = last >= s->ring[layer] ? last - s->ring[layer] + 1 : 0;
 	int err = 0;
 
-	for (g = kvs_rolling_first(s, n); !err && g * s->geo.rec.group < n; g++)
-		if (g < have)
-			err = ring_load(s, q, layer, g, have);
+	for (; !err && n && g <= last; g++)
+		err = ring_load(s, q, layer, g, have);
 	return err;
 }
 

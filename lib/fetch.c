@@ -252,10 +252,13 @@ static struct slot *resident(struct kvs *s, uint64_t record, uint32_t dl)
 	return index == KVS_NO_SLOT ? NULL : &s->slots[(size_t)dl * s->geo.reuse + index];
 }
 
-/* Whether the rolling buffer of a layer with n tokens still has the group. */
+/*
+ * Whether the rolling buffer of a layer with n > 0 tokens still has the group. What it no longer has is in the store: its
+ * place was not given to another group before the write had completed.
+ */
 static bool in_ring(const struct kvs *s, uint32_t layer, uint32_t group, uint32_t n_tokens)
 {
-	return group + s->ring[layer] > n_tokens / s->geo.rec.group;
+	return group + s->ring[layer] > (n_tokens - 1) / s->geo.rec.group;
 }
 
 static struct slot *slot_at(struct kvs *s, uint32_t dl, uint32_t index)

@@ -370,7 +370,8 @@ static int attend_staging(struct kvs *s, struct sequence *q, uint32_t layer)
 /* What the rolling buffer of a layer holds at the end of the prefill. */
 static void keep_recent(struct kvs *s, struct sequence *q, uint32_t layer)
 {
-	uint32_t group = s->geo.rec.group, end = s->pre.pos + s->pre.n, last = end / group, first = s->pre.first / group;
+	uint32_t group = s->geo.rec.group, end = s->pre.pos + s->pre.n, first = s->pre.first / group;
+	uint32_t last = (end - 1) / group;
 	uint32_t from = last >= s->ring[layer] ? last - s->ring[layer] + 1 : 0;
 
 	for (uint32_t g = from > first ? from : first; g * group < end; g++)

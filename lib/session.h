@@ -174,7 +174,7 @@ struct part {			/* an allocation of a session */
 	size_t offset;		/* of its pointer in struct kvs */
 };
 
-#define KVS_PARTS 40
+#define KVS_PARTS 64
 
 uint32_t kvs_parts(const struct geometry *g, const struct kvs_config *cfg, const struct kvs_predictor *p,
 		   struct part *parts);
