@@ -167,4 +167,57 @@ V_INLINE void v_store_half(uint16_t *p, v_f32 v)
 	_mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+#define V_DIGITS
+
+typedef __m256i v_i32;
+
+V_INLINE v_i32 v_set_i32(int32_t x)
+{
+	return _mm256_set1_epi32(x);
+}
+
+V_INLINE v_i32 v_digits_load(const uint8_t *p)
+{
+	return _mm256_loadu_si256((const __m256i *)p);
+}
+
+V_INLINE v_i32 v_digits_low(v_i32 v)
+{
+	return _mm256_and_si256(v, _mm256_set1_epi8(15));
+}
+
+V_INLINE v_i32 v_digits_high(v_i32 v)
+{
+	return _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15));
+}
+
+V_INLINE v_i32 v_four(const int8_t *p)
+{
+	int32_t x;
+
+	memcpy(&x, p, sizeof(x));
+	return _mm256_set1_epi32(x);
+}
+
+/* 16 products of at most 15 * 127 in pairs: no sum of eight leaves 16 bits. */
+V_INLINE v_i32 v_dot16(v_i32 sum, const v_i32 *z, const int8_t *x)
+{
+	v_i32 a = _mm256_add_epi16(_mm256_maddubs_epi16(z[0], v_four(x)), _mm256_maddubs_epi16(z[1], v_four(x + 4)));
+	v_i32 b = _mm256_add_epi16(_mm256_maddubs_epi16(z[2], v_four(x + 8)), _mm256_maddubs_epi16(z[3], v_four(x + 12)));
+
+	return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_add_epi16(a, b), _mm256_set1_epi16(1)));
+}
+
+V_INLINE v_f32 v_to_f32(v_i32 v)
+{
+	return _mm256_cvtepi32_ps(v);
+}
+
+V_INLINE void v_store_first(float *p, v_f32 v, uint32_t n)
+{
+	__m256i lane = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+
+	_mm256_maskstore_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lane), v);
+}
+
 #include "body.h"

@@ -2,8 +2,6 @@
 /*
  * Kernels for AVX-512.
  */
-#include <string.h>
-
 #include "avx512.h"
 #include "kernels.h"
 

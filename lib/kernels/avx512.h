@@ -7,6 +7,7 @@
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 #define V_WIDTH 16
 #define V_INLINE static inline __attribute__((always_inline))
@@ -169,6 +170,67 @@ V_INLINE v_f32 v_load_half(const uint16_t *p)
 V_INLINE void v_store_half(uint16_t *p, v_f32 v)
 {
 	_mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+#define V_DIGITS
+
+typedef __m512i v_i32;
+
+V_INLINE v_i32 v_set_i32(int32_t x)
+{
+	return _mm512_set1_epi32(x);
+}
+
+V_INLINE v_i32 v_digits_load(const uint8_t *p)
+{
+	return _mm512_loadu_si512(p);
+}
+
+V_INLINE v_i32 v_digits_low(v_i32 v)
+{
+	return _mm512_and_si512(v, _mm512_set1_epi8(15));
+}
+
+V_INLINE v_i32 v_digits_high(v_i32 v)
+{
+	return _mm512_and_si512(_mm512_srli_epi16(v, 4), _mm512_set1_epi8(15));
+}
+
+V_INLINE v_i32 v_four(const int8_t *p)
+{
+	int32_t x;
+
+	memcpy(&x, p, sizeof(x));
+	return _mm512_set1_epi32(x);
+}
+
+#ifdef V_VNNI
+V_INLINE v_i32 v_dot16(v_i32 sum, const v_i32 *z, const int8_t *x)
+{
+#pragma GCC unroll 4
+	for (int i = 0; i < 4; i++)
+		sum = v_dot4(sum, z[i], v_four(x + 4 * i));
+	return sum;
+}
+#else
+/* 16 products of at most 15 * 127 in pairs: no sum of eight leaves 16 bits. */
+V_INLINE v_i32 v_dot16(v_i32 sum, const v_i32 *z, const int8_t *x)
+{
+	v_i32 a = _mm512_add_epi16(_mm512_maddubs_epi16(z[0], v_four(x)), _mm512_maddubs_epi16(z[1], v_four(x + 4)));
+	v_i32 b = _mm512_add_epi16(_mm512_maddubs_epi16(z[2], v_four(x + 8)), _mm512_maddubs_epi16(z[3], v_four(x + 12)));
+
+	return _mm512_add_epi32(sum, _mm512_madd_epi16(_mm512_add_epi16(a, b), _mm512_set1_epi16(1)));
+}
+#endif
+
+V_INLINE v_f32 v_to_f32(v_i32 v)
+{
+	return _mm512_cvtepi32_ps(v);
+}
+
+V_INLINE void v_store_first(float *p, v_f32 v, uint32_t n)
+{
+	_mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v);
 }
 
 #endif

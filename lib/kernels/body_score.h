@@ -104,20 +104,15 @@ static void score_f16(const uint16_t *tiles, uint32_t n, uint32_t rank, const fl
 	}
 }
 
-/* (sum of products of digits) * scale of the item * scale of the query: the same operations in every set. */
-V_INLINE void score_q4_store(const int32_t *sum, const float *scale, const struct kvs_q8 *q, uint32_t h, float *out,
-			     uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++)
-		out[i] = (float)(sum[i] - 8 * q->sum[h]) * scale[i] * q->scale[h];
-}
-
-#ifndef V_SCORE_Q4
+#ifdef V_DIGITS
+#include "body_score_q4.h"
+#else
 static void score_q4(const uint8_t *tiles, const uint16_t *scales, uint32_t n, const struct kvs_q8 *q, float *out,
 		     uint32_t ld)
 {
 	for (uint32_t t = 0; t < n; t += KVS_TILE) {
 		const uint8_t *tile = tiles + (size_t)t * q->rank / 2;
+		uint32_t items = n - t < KVS_TILE ? n - t : KVS_TILE;
 		float scale[KVS_TILE];
 
 		from_f16(scales + t, scale, KVS_TILE);
@@ -131,7 +126,9 @@ static void score_q4(const uint8_t *tiles, const uint16_t *scales, uint32_t n, c
 
 					sum[i / 4] += (z & 15) * x[r + i % 4] + (z >> 4) * x[r + 4 + i % 4];
 				}
-			score_q4_store(sum, scale, q, h, out + (size_t)h * ld + t, n - t < KVS_TILE ? n - t : KVS_TILE);
+			for (uint32_t i = 0; i < items; i++)
+				out[(size_t)h * ld + t + i] =
+					(float)(sum[i] - 8 * q->sum[h]) * scale[i] * q->scale[h];
 		}
 	}
 }
