@@ -171,6 +171,7 @@ $(B)/libkvswap.so: $(B)/libkvswap.so.$(SOVERSION)
 
 # What kvswap-bench shares with the runner: all of it but main.
 $(B)/obj/kvswap-common.a: $(filter-out %/main.o,$(RUN_OBJ))
+	@mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(B)/kvswap: $(RUN_OBJ) $(B)/libkvswap.a $(LLAMA_LIB)
