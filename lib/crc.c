@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * The checksum of a record: CRC-32C over its bytes, begun from a mix of who it is and where it lies.
+ * The checksum of a record: CRC-32C over its bytes, begun from a mix of who it is and where it
+ * lies.
  */
 #include "store.h"
 
 #include <isa-l/crc.h>
 
-/* The finaliser of splitmix64 (Steele, Lea, Flood 2014): every input bit reaches every output bit. */
+/*
+ * The finaliser of splitmix64 (Steele, Lea, Flood 2014): every input bit reaches every output bit.
+ */
 static uint64_t mix(uint64_t x)
 {
 	x ^= x >> 30;
@@ -17,8 +20,8 @@ static uint64_t mix(uint64_t x)
 }
 
 /*
- * With equal data the CRC of two different seeds always differs, so of two records that change places one
- * is noticed unless their seeds are the same: 2^-32.
+ * With equal data the CRC of two different seeds always differs, so of two records that change
+ * places one is noticed unless their seeds are the same: 2^-32.
  */
 static uint32_t seed(uint64_t store_id, uint64_t record, uint32_t layer, uint32_t generation)
 {

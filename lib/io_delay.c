@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * For tests: a backend around another one that holds every completion back for a random time, so that they
- * change places. The data is in place all along; only the news of it is late.
+ * For tests: a backend around another one that holds every completion back for a random time, so
+ * that they change places. The data is in place all along; only the news of it is late.
  */
 #include "io_queue.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * For tests: a backend around another one in which chosen requests go wrong, as struct kvs_io_fault says.
+ * For tests: a backend around another one in which chosen requests go wrong, as struct kvs_io_fault
+ * says.
  */
 #include "io_queue.h"
 
@@ -21,8 +22,8 @@ struct fault {
 	struct kvs_io *inner;
 	struct kvs_io_params params;
 	struct kvs_io_fault fault;
-	uint64_t seen;			/* requests of the op so far */
-	struct victim *victims;		/* [capacity] */
+	uint64_t seen;		/* requests of the op so far */
+	struct victim *victims; /* [capacity] */
 	uint32_t capacity;
 };
 
@@ -148,7 +149,8 @@ static int stall(struct fault *f)
 static int fault_wait(struct kvs_io *io, struct kvs_io_completion *out, uint32_t min, uint32_t max)
 {
 	struct fault *f = (struct fault *)io;
-	uint32_t failed = f->fault.kind == KVS_FAULT_ERROR ? io->in_flight - f->inner->in_flight : 0;
+	uint32_t failed =
+		f->fault.kind == KVS_FAULT_ERROR ? io->in_flight - f->inner->in_flight : 0;
 	uint32_t need;
 	int ret;
 

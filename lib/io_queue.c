@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The lists that requests of a backend move along. The caller serialises (the threads backend by its
- * lock, io_uring by having one caller).
+ * The lists that requests of a backend move along. The caller serialises (the threads backend by
+ * its lock, io_uring by having one caller).
  */
 #include "io_queue.h"
 
@@ -100,11 +100,13 @@ struct kvs_io_entry *kvs_io_queue_start(struct kvs_io_queue *queue, uint64_t now
 	return NULL;
 }
 
-bool kvs_io_entry_step(struct kvs_io_entry *entry, const struct kvs_io_params *params, int64_t moved)
+bool kvs_io_entry_step(struct kvs_io_entry *entry, const struct kvs_io_params *params,
+		       int64_t moved)
 {
 	uint64_t bytes = (uint64_t)entry->req.sectors * KVS_SECTOR;
 
-	if (moved == -EAGAIN || moved == -EINTR)
+	/* The last: io_uring, when the thread that had sent it has ended meanwhile. */
+	if (moved == -EAGAIN || moved == -EINTR || moved == -ECANCELED)
 		return false;
 	if (moved < 0) {
 		entry->result = (int32_t)moved;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * The threads backend: a few threads that pread and pwrite, most urgent request first. Works everywhere.
+ * The threads backend: a few threads that pread and pwrite, most urgent request first. Works
+ * everywhere.
  *
- * `lock` guards the queue, wanted, idle, alive and closing. Workers hold it but for the system call, during
- * which the running entry is theirs. in_flight is the caller's alone.
+ * `lock` guards the queue, wanted, idle, alive and closing. Workers hold it but for the system
+ * call, during which the running entry is theirs. in_flight is the caller's alone.
  */
 #include "io_queue.h"
 #include "kvswap.h"
@@ -25,14 +26,14 @@ struct threads {
 	struct kvs_io io;
 	struct kvs_io_params params;
 	pthread_mutex_t lock;
-	pthread_cond_t work;	/* something waits, or closing */
-	pthread_cond_t done;	/* `wanted` are done, or a worker is gone */
+	pthread_cond_t work; /* something waits, or closing */
+	pthread_cond_t done; /* `wanted` are done, or a worker is gone */
 	struct kvs_io_queue queue;
-	uint32_t wanted;	/* completions that the caller sleeps for; 0: it does not */
-	uint32_t idle;		/* workers that sleep on `work` */
+	uint32_t wanted; /* completions that the caller sleeps for; 0: it does not */
+	uint32_t idle;	 /* workers that sleep on `work` */
 	uint32_t alive;
 	bool closing;
-	bool abandoned;		/* the caller has left: the last worker frees */
+	bool abandoned; /* the caller has left: the last worker frees */
 	uint32_t n_workers;
 	pthread_t workers[THREADS_MAX];
 };
@@ -221,7 +222,8 @@ static int threads_submit(struct kvs_io *io, const struct kvs_io_request *reqs, 
 static int threads_block(struct threads *t)
 {
 	uint64_t now = kvs_now_ns(), limit = (uint64_t)t->params.timeout_ms * 1000000u;
-	uint64_t until = (t->queue.running.first ? t->queue.running.first->started_ns : now) + limit;
+	uint64_t until =
+		(t->queue.running.first ? t->queue.running.first->started_ns : now) + limit;
 	struct timespec ts;
 
 	if (now >= until)
@@ -284,8 +286,8 @@ static int threads_flush(struct kvs_io *io)
 }
 
 /*
- * A thread that the kernel does not give back cannot be waited for: it is detached, and what it may still touch,
- * the arena too, is freed by the last one to come back, if ever.
+ * A thread that the kernel does not give back cannot be waited for: it is detached, and what it may
+ * still touch, the arena too, is freed by the last one to come back, if ever.
  */
 static void threads_close(struct kvs_io *io)
 {

@@ -20,16 +20,16 @@
 #include <unistd.h>
 
 #define BLOCK_DEFAULT 4096u
-#define CHAIN_MAX 32		/* disks below disks: loop on ext4 on dm on md on ... */
-#define MOUNTS_MAX 8		/* overlayfs on overlayfs on ... */
+#define CHAIN_MAX 32 /* disks below disks: loop on ext4 on dm on md on ... */
+#define MOUNTS_MAX 8 /* overlayfs on overlayfs on ... */
 
 /* What is found on the way down. */
 struct chain {
-	dev_t disks[CHAIN_MAX];	/* the first n_walked were looked at */
+	dev_t disks[CHAIN_MAX]; /* the first n_walked were looked at */
 	int n_disks, n_walked;
 	bool slow;
-	uint32_t logical, physical;	/* of the uppermost disk; 0: not known */
-	char cached_by[32];		/* a loop device that reads its file through the page cache */
+	uint32_t logical, physical; /* of the uppermost disk; 0: not known */
+	char cached_by[32];	    /* a loop device that reads its file through the page cache */
 };
 
 struct file_system {
@@ -127,7 +127,7 @@ static void mounts_each(bool (*fn)(const struct mount *mount, void *arg), void *
 }
 
 struct mount_query {
-	unsigned int id;	/* mount wanted; 0: by device */
+	unsigned int id; /* mount wanted; 0: by device */
 	dev_t dev;
 	char *text;
 	uint32_t bytes;
@@ -151,7 +151,10 @@ void kvs_placement_mounted(dev_t dev, char *where, uint32_t bytes)
 	mounts_each(mount_point, &query);
 }
 
-/* What a mount without a device of its own stands on: btrfs names its disk, overlayfs its upper directory. */
+/*
+ * What a mount without a device of its own stands on: btrfs names its disk, overlayfs its upper
+ * directory.
+ */
 static bool mount_below(const struct mount *mount, void *arg)
 {
 	static const char upper[] = "upperdir=";
@@ -159,8 +162,7 @@ static bool mount_below(const struct mount *mount, void *arg)
 	const char *at = mount->source;
 	size_t n;
 
-	if (query->id ? mount->id != query->id :
-	    makedev(mount->major, mount->minor) != query->dev)
+	if (query->id ? mount->id != query->id : makedev(mount->major, mount->minor) != query->dev)
 		return false;
 	if (!strcmp(mount->type, "overlay")) {
 		at = strstr(mount->options, upper);
@@ -282,7 +284,10 @@ static void blocks_choose(struct kvs_placement *out, uint32_t block, uint32_t wh
 	out->whole_bytes = whole > block ? whole : block;
 }
 
-/* Alignment that direct I/O needs; 0: the kernel does not tell; *none: there is no direct I/O on this file. */
+/*
+ * Alignment that direct I/O needs; 0: the kernel does not tell; *none: there is no direct I/O on
+ * this file.
+ */
 static uint32_t dio_align(const struct statx *stx, bool *none)
 {
 	*none = false;
@@ -290,8 +295,8 @@ static uint32_t dio_align(const struct statx *stx, bool *none)
 	if (!(stx->stx_mask & STATX_DIOALIGN))
 		return 0;
 	*none = !stx->stx_dio_offset_align;
-	return stx->stx_dio_offset_align > stx->stx_dio_mem_align ? stx->stx_dio_offset_align :
-								    stx->stx_dio_mem_align;
+	return stx->stx_dio_offset_align > stx->stx_dio_mem_align ? stx->stx_dio_offset_align
+								  : stx->stx_dio_mem_align;
 #else
 	(void)stx;
 	return 0;
@@ -347,10 +352,11 @@ int kvs_placement_look(int fd, struct kvs_placement *out)
 	if (statx(fd, "", AT_EMPTY_PATH, mask, &stx))
 		return -errno;
 	device = S_ISBLK(stx.stx_mode);
-	dev = device ? makedev(stx.stx_rdev_major, stx.stx_rdev_minor) :
-		       makedev(stx.stx_dev_major, stx.stx_dev_minor);
+	dev = device ? makedev(stx.stx_rdev_major, stx.stx_rdev_minor)
+		     : makedev(stx.stx_dev_major, stx.stx_dev_minor);
 	if (!device)
-		dev = dev_below(dev, stx.stx_mask & STATX_MNT_ID ? (unsigned int)stx.stx_mnt_id : 0);
+		dev = dev_below(dev,
+				stx.stx_mask & STATX_MNT_ID ? (unsigned int)stx.stx_mnt_id : 0);
 	chain_walk(&chain, dev);
 	out->slow = chain.slow;
 	if (device)
@@ -359,8 +365,10 @@ int kvs_placement_look(int fd, struct kvs_placement *out)
 		look_file(fd, &stx, &chain, out);
 	if (out->direct && chain.cached_by[0]) {
 		out->direct = false;
-		snprintf(out->why, sizeof(out->why), "%s reads its file through the page cache "
-			 "(losetup --direct-io=on)", chain.cached_by);
+		snprintf(out->why, sizeof(out->why),
+			 "%s reads its file through the page cache "
+			 "(losetup --direct-io=on)",
+			 chain.cached_by);
 	}
 	return 0;
 }

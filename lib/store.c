@@ -55,16 +55,20 @@ static int default_directory(struct kvs_store *store, char *message)
 	else if (home && *home == '/')
 		n = snprintf(store->path, sizeof(store->path), "%s/.cache/kvswap", home);
 	if (n < 0)
-		return kvs_store_fail(message, -ENOENT, "neither XDG_CACHE_HOME nor HOME is set: name a store");
+		return kvs_store_fail(message, -ENOENT,
+				      "neither XDG_CACHE_HOME nor HOME is set: name a store");
 	if (n >= (int)sizeof(store->path))
-		return kvs_store_fail(message, -ENAMETOOLONG, "the path of the cache directory is too long");
+		return kvs_store_fail(message, -ENAMETOOLONG,
+				      "the path of the cache directory is too long");
 	return 0;
 }
 
 static const char *type_name(mode_t mode)
 {
-	return S_ISFIFO(mode) ? "a fifo" : S_ISCHR(mode) ? "a character device" :
-	       S_ISSOCK(mode) ? "a socket" : "nothing that can hold a store";
+	return S_ISFIFO(mode)	? "a fifo"
+	       : S_ISCHR(mode)	? "a character device"
+	       : S_ISSOCK(mode) ? "a socket"
+				: "nothing that can hold a store";
 }
 
 static int say_missing(const struct kvs_store *store, char *message)
@@ -82,7 +86,8 @@ static int say_missing(const struct kvs_store *store, char *message)
 	*slash = '\0';
 	if (!stat(dir, &st))
 		return 0;
-	return kvs_store_fail(message, -errno, "%s: its directory %s: %s", store->path, dir, strerror(errno));
+	return kvs_store_fail(message, -errno, "%s: its directory %s: %s", store->path, dir,
+			      strerror(errno));
 }
 
 /* -errno, or an enum kind. */
@@ -111,7 +116,8 @@ static int path_kind(struct kvs_store *store, const char *path, char *message)
 		return DIRECTORY;
 	if (S_ISBLK(st.st_mode))
 		return DEVICE;
-	return kvs_store_fail(message, -EINVAL, "%s is %s: name a directory, a file or a block device", path,
+	return kvs_store_fail(message, -EINVAL,
+			      "%s is %s: name a directory, a file or a block device", path,
 			      type_name(st.st_mode));
 }
 
@@ -125,7 +131,8 @@ static int directories_make(const struct kvs_store *store, char *message)
 		if (at)
 			*at = '\0';
 		if (mkdir(dir, 0700) && errno != EEXIST)
-			return kvs_store_fail(message, -errno, "%s cannot be made: %s", dir, strerror(errno));
+			return kvs_store_fail(message, -errno, "%s cannot be made: %s", dir,
+					      strerror(errno));
 		if (!at)
 			return 0;
 		*at = '/';
@@ -176,7 +183,8 @@ int kvs_store_probe(const char *path, struct kvs_store *out, char *message)
 	return ret;
 }
 
-int kvs_store_open(const char *path, uint64_t bytes, bool force, struct kvs_store *out, char *message)
+int kvs_store_open(const char *path, uint64_t bytes, bool force, struct kvs_store *out,
+		   char *message)
 {
 	int kind, ret = 0;
 

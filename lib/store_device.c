@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * A block device as the store: taken for ourselves alone, and only when nothing of anybody else is on it.
+ * A block device as the store: taken for ourselves alone, and only when nothing of anybody else is
+ * on it.
  */
 #include "placement.h"
 #include "store_parts.h"
@@ -19,7 +20,7 @@
 
 #define DISCARD_STEP ((uint64_t)1 << 30)
 #define DISCARD_SECONDS 5
-#define LOCK_TRIES 20		/* of 100 ms: udev holds the lock while it looks at a device */
+#define LOCK_TRIES 20 /* of 100 ms: udev holds the lock while it looks at a device */
 
 static int say_in_use(const struct kvs_store *store, dev_t dev, char *message)
 {
@@ -27,10 +28,14 @@ static int say_in_use(const struct kvs_store *store, dev_t dev, char *message)
 
 	kvs_placement_mounted(dev, where, sizeof(where));
 	if (where[0])
-		return kvs_store_fail(message, -EBUSY, "%s is mounted on %s: unmount it, or force its use "
-				      "(what is on it is lost)", store->path, where);
-	return kvs_store_fail(message, -EBUSY, "%s is in use: by another session, as swap, by a mounted "
-			      "partition, or by device mapper", store->path);
+		return kvs_store_fail(message, -EBUSY,
+				      "%s is mounted on %s: unmount it, or force its use "
+				      "(what is on it is lost)",
+				      store->path, where);
+	return kvs_store_fail(message, -EBUSY,
+			      "%s is in use: by another session, as swap, by a mounted "
+			      "partition, or by device mapper",
+			      store->path);
 }
 
 /* libblkid reads in its own way, so it gets an fd without O_DIRECT. */
@@ -49,11 +54,16 @@ static int signature_check(const struct kvs_store *store, char *message)
 	if (found == 0 && blkid_probe_lookup_value(probe, "TYPE", &type, NULL))
 		blkid_probe_lookup_value(probe, "PTTYPE", &type, NULL);
 	if (found == 0 || found == -2)
-		ret = kvs_store_fail(message, -EBUSY, "%s carries a signature (%s): wipe it with wipefs, or force "
-				     "its use (what is on it is lost)", store->path,
-				     found ? "several" : type ? type : "unknown");
+		ret = kvs_store_fail(message, -EBUSY,
+				     "%s carries a signature (%s): wipe it with wipefs, or force "
+				     "its use (what is on it is lost)",
+				     store->path,
+				     found  ? "several"
+				     : type ? type
+					    : "unknown");
 	else if (found != 1)
-		ret = kvs_store_fail(message, -EIO, "%s: cannot be searched for signatures", store->path);
+		ret = kvs_store_fail(message, -EIO, "%s: cannot be searched for signatures",
+				     store->path);
 	blkid_free_probe(probe);
 	if (fd >= 0)
 		close(fd);
@@ -66,10 +76,11 @@ static int lock(const struct kvs_store *store, char *message)
 
 	for (int i = 0; flock(store->fd, LOCK_EX | LOCK_NB); i++) {
 		if (errno != EWOULDBLOCK)
-			return kvs_store_fail(message, -errno, "%s: cannot be locked: %s", store->path,
-					      strerror(errno));
+			return kvs_store_fail(message, -errno, "%s: cannot be locked: %s",
+					      store->path, strerror(errno));
 		if (i == LOCK_TRIES)
-			return kvs_store_fail(message, -EBUSY, "%s is in use by another session", store->path);
+			return kvs_store_fail(message, -EBUSY, "%s is in use by another session",
+					      store->path);
 		nanosleep(&pause, NULL);
 	}
 	return 0;
@@ -127,7 +138,8 @@ static int device_claim(struct kvs_store *store, uint64_t bytes, bool force, cha
 			return ret;
 	}
 	if (bytes > store->bytes)
-		return kvs_store_fail(message, -ENOSPC, "%s holds %s, the store needs %s: %s missing", store->path,
+		return kvs_store_fail(message, -ENOSPC,
+				      "%s holds %s, the store needs %s: %s missing", store->path,
 				      kvs_size_text(store->bytes, have), kvs_size_text(bytes, need),
 				      kvs_size_text(bytes - store->bytes, missing));
 	store->bytes = bytes + -bytes % store->block_bytes;
@@ -153,7 +165,8 @@ int kvs_store_device_probe(struct kvs_store *store, char *message)
 	int ret;
 
 	if (fd < 0)
-		return kvs_store_fail(message, -errno, "%s cannot be opened: %s", store->path, strerror(errno));
+		return kvs_store_fail(message, -errno, "%s cannot be opened: %s", store->path,
+				      strerror(errno));
 	ret = device_look(store, fd, message);
 	close(fd);
 	return ret;
@@ -167,7 +180,9 @@ static time_t seconds(void)
 	return ts.tv_sec;
 }
 
-/* As far as the device can and it is quick: a discard cannot be interrupted, so it goes in steps. */
+/*
+ * As far as the device can and it is quick: a discard cannot be interrupted, so it goes in steps.
+ */
 void kvs_store_device_release(struct kvs_store *store)
 {
 	uint64_t range[2] = { 0, 0 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * A regular file as the store, unnamed in a directory or named. A named one ends in a trailer, beyond what the
- * session sees, by which a later run knows it as a store and not somebody's data. The last 4096 bytes of the file:
+ * A regular file as the store, unnamed in a directory or named. A named one ends in a trailer,
+ * beyond what the session sees, by which a later run knows it as a store and not somebody's data.
+ * The last 4096 bytes of the file:
  *
  *   offset size, little endian
  *   0	16	"kvswap store v1\0"
@@ -32,7 +33,7 @@
 #define TRAILER_BYTES 4096u
 #define TRAILER_MADE 1u
 #define PROBE_BYTES ((uint64_t)2 * KVS_STORE_BLOCK_MAX)
-#define OPEN_TRIES 16		/* another session may remove the file between our open and our lock */
+#define OPEN_TRIES 16 /* another session may remove the file between our open and our lock */
 
 static const char trailer_magic[16] = "kvswap store v1";
 
@@ -96,8 +97,8 @@ static bool first_page_cached(int fd)
 }
 
 /*
- * Writes and reads back the second block of a file that is ours by direct I/O, then looks whether the page cache took
- * part. 0, -EXDEV it did, else what the kernel said.
+ * Writes and reads back the second block of a file that is ours by direct I/O, then looks whether
+ * the page cache took part. 0, -EXDEV it did, else what the kernel said.
  */
 static int direct_try(int fd, uint32_t block)
 {
@@ -146,16 +147,21 @@ static int direct_settle(struct kvs_store *store, char *message)
 		ret = direct_set(store->fd, false);
 	if (!ret || ret == -EXDEV)
 		return 0;
-	return kvs_store_fail(message, ret, "%s: a first write failed: %s", store->path, strerror(-ret));
+	return kvs_store_fail(message, ret, "%s: a first write failed: %s", store->path,
+			      strerror(-ret));
 }
 
-/* btrfs writes in place, without its checksums, only where this is set on an empty file; ours do instead. */
+/*
+ * btrfs writes in place, without its checksums, only where this is set on an empty file; ours do
+ * instead.
+ */
 static void cow_avoid(int fd)
 {
 	struct statfs sfs;
 	int flags;
 
-	if (fstatfs(fd, &sfs) || sfs.f_type != BTRFS_SUPER_MAGIC || ioctl(fd, FS_IOC_GETFLAGS, &flags))
+	if (fstatfs(fd, &sfs) || sfs.f_type != BTRFS_SUPER_MAGIC ||
+	    ioctl(fd, FS_IOC_GETFLAGS, &flags))
 		return;
 	flags |= FS_NOCOW_FL;
 	ioctl(fd, FS_IOC_SETFLAGS, &flags);
@@ -214,8 +220,8 @@ static int unnamed_fd(struct kvs_store *store, const char *dir, char *message)
 	store->fd = fd_without_name(dir);
 	if (store->fd >= 0)
 		return 0;
-	return kvs_store_fail(message, store->fd, "%s: no file can be made in this directory: %s", dir,
-			      strerror(-store->fd));
+	return kvs_store_fail(message, store->fd, "%s: no file can be made in this directory: %s",
+			      dir, strerror(-store->fd));
 }
 
 int kvs_store_unnamed_open(struct kvs_store *store, const char *dir, uint64_t bytes, char *message)
@@ -258,7 +264,8 @@ int kvs_store_file_probe(struct kvs_store *store, char *message)
 	if (ret) {
 		if (fd >= 0)
 			close(fd);
-		return kvs_store_fail(message, ret, "%s cannot be opened: %s", store->path, strerror(-ret));
+		return kvs_store_fail(message, ret, "%s cannot be opened: %s", store->path,
+				      strerror(-ret));
 	}
 	store->slow = placement.slow;
 	store->block_bytes = placement.block_bytes;
@@ -304,11 +311,13 @@ static int file_lock(const struct kvs_store *store, struct stat *st, char *messa
 		return kvs_store_fail(message, -EINVAL, "%s is no regular file", store->path);
 	if (flock(store->fd, LOCK_EX | LOCK_NB)) {
 		if (errno == EWOULDBLOCK)
-			return kvs_store_fail(message, -EBUSY, "%s is in use by another session", store->path);
-		return kvs_store_fail(message, -errno, "%s cannot be locked: %s", store->path, strerror(errno));
+			return kvs_store_fail(message, -EBUSY, "%s is in use by another session",
+					      store->path);
+		return kvs_store_fail(message, -errno, "%s cannot be locked: %s", store->path,
+				      strerror(errno));
 	}
-	if (fstatat(store->dir_fd, base_name(store->path), &named, 0) || named.st_ino != st->st_ino ||
-	    named.st_dev != st->st_dev)
+	if (fstatat(store->dir_fd, base_name(store->path), &named, 0) ||
+	    named.st_ino != st->st_ino || named.st_dev != st->st_dev)
 		return -EAGAIN;
 	return fstat(store->fd, st) ? -errno : 0;
 }
@@ -325,7 +334,8 @@ static int file_open_once(struct kvs_store *store, struct stat *st, char *messag
 		store->fd = openat(store->dir_fd, name, flags);
 	if (store->fd < 0) {
 		ret = -errno;
-		kvs_store_fail(message, ret, "%s cannot be opened for writing: %s", store->path, strerror(-ret));
+		kvs_store_fail(message, ret, "%s cannot be opened for writing: %s", store->path,
+			       strerror(-ret));
 		return ret == -ENOENT ? -EAGAIN : ret;
 	}
 	ret = file_lock(store, st, message);
@@ -348,14 +358,20 @@ static int file_claim(struct kvs_store *store, bool force, char *message)
 	if (st.st_size && trailer_read(store->fd, (uint64_t)st.st_size, &trailer))
 		store->created = le32toh(trailer.flags) & TRAILER_MADE;
 	else if (st.st_size && !force)
-		ret = kvs_store_fail(message, -EEXIST, "%s holds %lld bytes that are no store: name another file, "
-				     "or force its use (what is in it is lost)", store->path,
-				     (long long)st.st_size);
+		ret = kvs_store_fail(message, -EEXIST,
+				     "%s holds %lld bytes that are no store: name another file, "
+				     "or force its use (what is in it is lost)",
+				     store->path, (long long)st.st_size);
 	if (!ret && ftruncate(store->fd, 0))
-		ret = kvs_store_fail(message, -errno, "%s cannot be emptied: %s", store->path, strerror(errno));
-	/* Keys and values are nobody else's to read, whatever umask or an earlier owner of the name said. */
+		ret = kvs_store_fail(message, -errno, "%s cannot be emptied: %s", store->path,
+				     strerror(errno));
+	/*
+	 * Keys and values are nobody else's to read, whatever umask or an earlier owner of the name
+	 * said.
+	 */
 	if (!ret && fchmod(store->fd, 0600) && errno != EPERM)
-		ret = kvs_store_fail(message, -errno, "%s: mode cannot be set: %s", store->path, strerror(errno));
+		ret = kvs_store_fail(message, -errno, "%s: mode cannot be set: %s", store->path,
+				     strerror(errno));
 	if (ret)
 		close(store->fd);
 	return ret;
@@ -391,7 +407,8 @@ void kvs_store_file_release(struct kvs_store *store)
 			store->stuck = true;
 		return;
 	}
-	if (!fstat(store->fd, &ours) && !fstatat(store->dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) &&
+	if (!fstat(store->fd, &ours) &&
+	    !fstatat(store->dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) &&
 	    ours.st_ino == named.st_ino && ours.st_dev == named.st_dev)
 		unlinkat(store->dir_fd, name, 0);
 }

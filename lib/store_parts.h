@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the store share: store.c finds out what the path is, store_file.c and store_device.c
- * open that kind.
+ * What the parts of the store share: store.c finds out what the path is, store_file.c and
+ * store_device.c open that kind.
  */
 #ifndef KVS_STORE_PARTS_H
 #define KVS_STORE_PARTS_H
@@ -11,8 +11,8 @@
 #include <sys/types.h>
 
 /* Writes a line into message (KVS_MESSAGE_BYTES, may be NULL) and returns ret. */
-__attribute__((format(printf, 3, 4)))
-int kvs_store_fail(char *message, int ret, const char *format, ...);
+__attribute__((format(printf, 3, 4))) int kvs_store_fail(char *message, int ret, const char *format,
+							 ...);
 
 /* "12.3 GiB". text: KVS_SIZE_TEXT bytes; returned. */
 #define KVS_SIZE_TEXT 32

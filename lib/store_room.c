@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Room for a file: what limits it, and taking it all at once, so that a write-back cannot run out of it later.
+ * Room for a file: what limits it, and taking it all at once, so that a write-back cannot run out
+ * of it later.
  */
 #include "store_parts.h"
 
@@ -32,10 +33,13 @@ static int say_full(const struct kvs_store *store, uint64_t bytes, char *message
 	kvs_size_text(bytes, need);
 	kvs_size_text(room, have);
 	if (room >= bytes)
-		return kvs_store_fail(message, -ENOSPC, "%s: no room for a store of %s, although the file system "
-				      "says it has %s free", store->path, need, have);
-	return kvs_store_fail(message, -ENOSPC, "%s: no room for a store of %s: %s free, %s missing",
-			      store->path, need, have, kvs_size_text(bytes - room, missing));
+		return kvs_store_fail(message, -ENOSPC,
+				      "%s: no room for a store of %s, although the file system "
+				      "says it has %s free",
+				      store->path, need, have);
+	return kvs_store_fail(message, -ENOSPC,
+			      "%s: no room for a store of %s: %s free, %s missing", store->path,
+			      need, have, kvs_size_text(bytes - room, missing));
 }
 
 static int say_limit(const struct kvs_store *store, uint64_t bytes, uint64_t limit, char *message)
@@ -44,9 +48,12 @@ static int say_limit(const struct kvs_store *store, uint64_t bytes, uint64_t lim
 
 	kvs_size_text(bytes, need);
 	if (limit)
-		return kvs_store_fail(message, -EFBIG, "%s: the store needs a file of %s, the limit is %s "
-				      "(ulimit -f)", store->path, need, kvs_size_text(limit, most));
-	return kvs_store_fail(message, -EFBIG, "%s: the file system takes no file of %s", store->path, need);
+		return kvs_store_fail(message, -EFBIG,
+				      "%s: the store needs a file of %s, the limit is %s "
+				      "(ulimit -f)",
+				      store->path, need, kvs_size_text(limit, most));
+	return kvs_store_fail(message, -EFBIG, "%s: the file system takes no file of %s",
+			      store->path, need);
 }
 
 static int say_failed(const struct kvs_store *store, uint64_t bytes, int error, char *message)
@@ -56,9 +63,11 @@ static int say_failed(const struct kvs_store *store, uint64_t bytes, int error, 
 	if (error == EFBIG)
 		return say_limit(store, bytes, 0, message);
 	if (error == EDQUOT)
-		return kvs_store_fail(message, -EDQUOT, "%s: the disk quota has no room for a store of this size",
+		return kvs_store_fail(message, -EDQUOT,
+				      "%s: the disk quota has no room for a store of this size",
 				      store->path);
-	return kvs_store_fail(message, -error, "%s: no room could be taken: %s", store->path, strerror(error));
+	return kvs_store_fail(message, -error, "%s: no room could be taken: %s", store->path,
+			      strerror(error));
 }
 
 /* A file system without fallocate: zeros, written and then dropped from the page cache. */
@@ -89,7 +98,8 @@ int kvs_store_room_check(const struct kvs_store *store, uint64_t bytes, char *me
 	struct rlimit limit;
 
 	/* Beyond this limit the kernel sends SIGXFSZ, which would end the program. */
-	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
+	    bytes > limit.rlim_cur)
 		return say_limit(store, bytes, limit.rlim_cur, message);
 	if (bytes > INT64_MAX)
 		return say_limit(store, bytes, 0, message);
