@@ -261,6 +261,13 @@ static bool in_ring(const struct kvs *s, uint32_t layer, uint32_t group, uint32_
 	return group + s->ring[layer] > (n_tokens - 1) / s->geo.rec.group;
 }
 
+/* The group that the coming token will push out of the rolling buffer may not be in the store yet. */
+static bool being_written(const struct kvs *s, const struct sequence *q, uint32_t layer, uint32_t group)
+{
+	return q->tokens[layer] && in_ring(s, layer, group, q->tokens[layer]) &&
+	       q->writing[s->disk[layer] * s->geo.ring + group % s->geo.ring];
+}
+
 static struct slot *slot_at(struct kvs *s, uint32_t dl, uint32_t index)
 {
 	return &s->slots[(size_t)dl * s->geo.reuse + index];
@@ -306,7 +313,7 @@ int kvs_ahead(struct kvs *s, struct sequence *q, uint32_t layer, const uint32_t 
 		uint64_t record = kvs_record(s, q, dl, groups[i]);
 		struct slot *slot = resident(s, record, dl);
 
-		if (in_ring(s, layer, groups[i], q->tokens[layer] + 1))
+		if (in_ring(s, layer, groups[i], q->tokens[layer] + 1) || being_written(s, q, layer, groups[i]))
 			continue;
 		if (slot) {
 			slot->ahead = s->step[dl] + 1;
