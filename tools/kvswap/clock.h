@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KVSWAP_CLOCK_H
+#define KVSWAP_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t clock_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+#endif
