@@ -81,6 +81,7 @@ BENCH_SRC := $(wildcard tools/kvswap-bench/*.c)
 CTL_SRC := $(wildcard tools/kvswapctl/*.c)
 EXAMPLE_SRC := $(wildcard examples/*.c)
 UNIT_SRC := $(wildcard tests/unit/*.c)
+COMPARE_SRC := $(wildcard tests/compare/*.c)
 
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB_OBJ := $(call obj,$(LIB_SRC))
@@ -89,11 +90,15 @@ BENCH_OBJ := $(call obj,$(BENCH_SRC))
 CTL_OBJ := $(call obj,$(CTL_SRC))
 EXAMPLE_OBJ := $(call obj,$(EXAMPLE_SRC))
 UNIT_OBJ := $(call obj,$(UNIT_SRC))
-ALL_OBJ := $(LIB_OBJ) $(RUN_OBJ) $(BENCH_OBJ) $(CTL_OBJ) $(EXAMPLE_OBJ) $(UNIT_OBJ)
+COMPARE_OBJ := $(call obj,$(COMPARE_SRC))
+ALL_OBJ := $(LIB_OBJ) $(RUN_OBJ) $(BENCH_OBJ) $(CTL_OBJ) $(EXAMPLE_OBJ) $(UNIT_OBJ) $(COMPARE_OBJ)
 
 LIBS_OUT := $(B)/libkvswap.so $(B)/libkvswap.a
 PROGRAMS := $(if $(RUN_SRC),$(B)/kvswap) $(if $(BENCH_SRC),$(B)/kvswap-bench) \
 	$(if $(CTL_SRC),$(B)/kvswapctl) $(if $(EXAMPLE_SRC),$(B)/example)
+
+# What the test scripts call: one program for each file of tests/compare, linked to libllama.
+TEST_PROGRAMS := $(patsubst tests/compare/%.c,$(B)/tests/%,$(COMPARE_SRC))
 
 # tests/run takes these; the included files add theirs.
 CHECK_SCRIPTS := $(filter-out tests/e2e/lib.sh,$(sort $(wildcard tests/e2e/*.sh)))
@@ -128,12 +133,12 @@ have-ctl:
 $(LIB_OBJ): FLAGS = -fPIC -fvisibility=hidden -Ilib $(LIB_CFLAGS) $(KERNEL_FLAGS)
 $(B)/obj/lib/kernels/avx2%: KERNEL_FLAGS := $(AVX2_FLAGS)
 $(B)/obj/lib/kernels/avx512%: KERNEL_FLAGS := $(AVX512_FLAGS)
-$(RUN_OBJ) $(BENCH_OBJ): FLAGS = -Ilib -Itools $(LLAMA_CFLAGS) $(LIB_CFLAGS)
+$(RUN_OBJ) $(BENCH_OBJ) $(COMPARE_OBJ): FLAGS = -Ilib -Itools $(LLAMA_CFLAGS) $(LIB_CFLAGS)
 $(CTL_OBJ): FLAGS = -Ilib -Itools $(LIB_CFLAGS) $(CTL_CFLAGS)
 $(UNIT_OBJ): FLAGS = -Ilib -Itests -include $(B)/obj/tests/unit/suites.h $(LIB_CFLAGS)
 
 $(LIB_OBJ) $(UNIT_OBJ): | have-libs
-$(RUN_OBJ) $(BENCH_OBJ): | have-libs have-llama
+$(RUN_OBJ) $(BENCH_OBJ) $(COMPARE_OBJ): | have-libs have-llama
 $(CTL_OBJ): | have-libs have-ctl
 $(UNIT_OBJ): $(B)/obj/tests/unit/suites.h
 
@@ -198,6 +203,11 @@ $(B)/tests/unit: $(UNIT_OBJ) $(B)/libkvswap.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SAN_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(LIB_LIBS)
 
+$(TEST_PROGRAMS): $(B)/tests/%: $(B)/obj/tests/compare/%.o $(LLAMA_LIB)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CXX) $(SAN_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LLAMA_LIBS)
+
 $(B)/libkvswap.pc: lib/libkvswap.pc.in Makefile
 	@mkdir -p $(@D)
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' \
@@ -218,11 +228,11 @@ run: deps
 	$(Q)scripts/run-demo.sh
 
 check: deps
-	$(Q)$(MAKE) --no-print-directory all unit
+	$(Q)$(MAKE) --no-print-directory all unit $(TEST_PROGRAMS)
 	$(Q)for m in $(CHECK_MODELS); do scripts/model.sh $$m || exit 1; done
 	$(Q)$(MAKE) --no-print-directory check-built
 
-check-built: all unit
+check-built: all unit $(TEST_PROGRAMS)
 	$(Q)tests/run --unit $(B)/tests/unit $(CHECK_SCRIPTS)
 
 check-san: deps

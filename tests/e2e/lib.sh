@@ -55,9 +55,11 @@ case_() {
     printf '%s\t%s\n' $result "$name" >>"$KVS_RESULTS"
 }
 
-# m=$(model NAME): the path of a model that was fetched; where it was not, the case is skipped.
+# m=$(model NAME): the path of a model that was fetched, be it by another clone; else the case is
+# skipped.
 model() {
     local file=$BUILD/models/$1.gguf
+    [ -e "$file" ] || file=${XDG_CACHE_HOME:-$HOME/.cache}/kvswap/models/$1.gguf
     [ -e "$file" ] || skip "no $1 here: make model MODEL=$1"
     echo "$file"
 }
