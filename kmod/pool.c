@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The arena: pinned pages, what they are charged to, and their mapping into user space.
+ *
+ * The arena is cut into chunks of one size, the largest for which all of it could be had, and chunks[] lists them in
+ * order as segments ready for a bio. Which parts take part in a request is a bitmap under kvswap_ctx.lock;
+ * everything else is fixed between SETUP and release.
+ */
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/sched/mm.h>
+#include <linux/sizes.h>
+
+#include "compat.h"
+#include "context.h"
+
+static unsigned long max_pinned_mib;
+module_param(max_pinned_mib, ulong, 0644);
+MODULE_PARM_DESC(max_pinned_mib, "Pinned memory of all contexts together, MiB (0: half of RAM)");
+
+static atomic_long_t kvswap_pages_pinned;
+
+static unsigned long kvswap_pool_cap_pages(void)
+{
+	unsigned long mib = READ_ONCE(max_pinned_mib);
+
+	return mib ? mib << (20 - PAGE_SHIFT) : totalram_pages() / 2;
+}
+
+u64 kvswap_pool_cap(void)
+{
+	return (u64)kvswap_pool_cap_pages() << PAGE_SHIFT;
+}
+
+u64 kvswap_pool_pinned(void)
+{
+	return (u64)atomic_long_read(&kvswap_pages_pinned) << PAGE_SHIFT;
+}
+
+static int kvswap_pool_charge(struct kvswap_pool *pool, unsigned long pages)
+{
+	int err;
+
+	if (atomic_long_add_return(pages, &kvswap_pages_pinned) > kvswap_pool_cap_pages()) {
+		err = -ENOSPC;
+		goto uncap;
+	}
+	err = account_locked_vm(current->mm, pages, true);
+	if (err)
+		goto uncap;
+	mmgrab(current->mm);
+	pool->mm = current->mm;
+	pool->charged = pages;
+	return 0;
+
+uncap:
+	atomic_long_sub(pages, &kvswap_pages_pinned);
+	return err;
+}
+
+static void kvswap_pool_uncharge(struct kvswap_pool *pool)
+{
+	account_locked_vm(pool->mm, pool->charged, false);
+	mmdrop(pool->mm);
+	atomic_long_sub(pool->charged, &kvswap_pages_pinned);
+}
+
+/* Larger blocks are tried for only as hard as is cheap; order says which. */
+static struct page *kvswap_block_alloc(u32 order)
+{
+	gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN;
+
+	if (order)
+		gfp |= __GFP_COMP | __GFP_NORETRY;
+	return alloc_pages(gfp, order);
+}
+
+/* A block is reached through its first page, whatever chunks it has been cut into since. */
+static void kvswap_blocks_free(struct bio_vec *chunks, u32 nr)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		if (!PageTail(chunks[i].bv_page))
+			put_page(chunks[i].bv_page);
+	kvfree(chunks);
+}
+
+/* Cuts every chunk of the table in two. */
+static struct bio_vec *kvswap_chunks_halve(struct bio_vec *chunks, u32 filled, u32 nr, u32 order)
+{
+	struct bio_vec *half = kvcalloc(2ul * nr, sizeof(*half), GFP_KERNEL_ACCOUNT);
+	u32 i;
+
+	if (!half)
+		return NULL;
+	for (i = 0; i < 2 * filled; i++) {
+		half[i].bv_page = chunks[i / 2].bv_page + ((i & 1) << (order - 1));
+		half[i].bv_len = PAGE_SIZE << (order - 1);
+	}
+	kvfree(chunks);
+	return half;
+}
+
+/*
+ * Fills the table with blocks of the given order; where memory is in smaller pieces, goes on with those and cuts
+ * what it has.
+ */
+static int kvswap_pool_fill(struct kvswap_pool *pool, u32 nr, u32 order)
+{
+	struct bio_vec *chunks = kvcalloc(nr, sizeof(*chunks), GFP_KERNEL_ACCOUNT);
+	u32 filled = 0;
+	int err = -ENOMEM;
+
+	if (!chunks)
+		return -ENOMEM;
+	while (filled < nr) {
+		struct page *page = kvswap_block_alloc(order);
+
+		if (page) {
+			chunks[filled].bv_page = page;
+			chunks[filled++].bv_len = PAGE_SIZE << order;
+		} else {
+			struct bio_vec *half;
+
+			half = order ? kvswap_chunks_halve(chunks, filled, nr, order) : NULL;
+			if (!half)
+				goto free;
+			chunks = half;
+			filled *= 2;
+			nr *= 2;
+			order--;
+		}
+		if (fatal_signal_pending(current)) {
+			err = -EINTR;
+			goto free;
+		}
+		cond_resched();
+	}
+	pool->chunks = chunks;
+	pool->nr_chunks = nr;
+	pool->chunk_shift = PAGE_SHIFT + order - KVSWAP_UNIT_SHIFT;
+	return 0;
+
+free:
+	kvswap_blocks_free(chunks, filled);
+	return err;
+}
+
+/* Rounds bytes up to whole chunks of the size aimed at. extra: bytes of rings and requests, charged along. */
+int kvswap_pool_alloc(struct kvswap_pool *pool, u64 bytes, u64 extra)
+{
+	u64 pages = DIV_ROUND_UP_ULL(bytes, PAGE_SIZE);
+	u32 order = min_t(u32, get_order(SZ_2M), ilog2(pages));
+	int err;
+
+	pages = round_up(pages, 1ull << order);
+	if (pages > kvswap_pool_cap_pages())
+		return -ENOSPC;
+	err = kvswap_pool_charge(pool, pages + DIV_ROUND_UP_ULL(extra, PAGE_SIZE));
+	if (err)
+		return err;
+	pool->units = pages << (PAGE_SHIFT - KVSWAP_UNIT_SHIFT);
+	pool->busy = kvcalloc(BITS_TO_LONGS(pool->units), sizeof(long), GFP_KERNEL_ACCOUNT);
+	err = pool->busy ? kvswap_pool_fill(pool, pages >> order, order) : -ENOMEM;
+	if (err)
+		goto free;
+	return 0;
+
+free:
+	kvfree(pool->busy);
+	kvswap_pool_uncharge(pool);
+	pool->units = 0;
+	return err;
+}
+
+/* What was in the arena is nobody's business afterwards. */
+static void kvswap_pool_wipe(struct kvswap_pool *pool)
+{
+	u32 pages = 1u << (pool->chunk_shift + KVSWAP_UNIT_SHIFT - PAGE_SHIFT);
+	u32 i, page;
+
+	for (i = 0; i < pool->nr_chunks; i++) {
+		for (page = 0; page < pages; page++)
+			clear_highpage(pool->chunks[i].bv_page + page);
+		cond_resched();
+	}
+}
+
+void kvswap_pool_free(struct kvswap_pool *pool)
+{
+	kvswap_pool_wipe(pool);
+	kvswap_blocks_free(pool->chunks, pool->nr_chunks);
+	kvfree(pool->busy);
+	kvswap_pool_uncharge(pool);
+}
+
+/* Page by page, with references, so that other drivers can register the range in their turn. */
+int kvswap_pool_mmap(struct kvswap_pool *pool, struct vm_area_struct *vma)
+{
+	u32 shift = pool->chunk_shift + KVSWAP_UNIT_SHIFT - PAGE_SHIFT;
+	unsigned long page;
+
+	if (vma_pages(vma) > (u64)pool->nr_chunks << shift)
+		return -EINVAL;
+	for (page = 0; page < vma_pages(vma); page++) {
+		struct page *from = pool->chunks[page >> shift].bv_page;
+		int err = vm_insert_page(vma, vma->vm_start + (page << PAGE_SHIFT),
+					 from + (page & ((1ul << shift) - 1)));
+
+		if (err)
+			return err;
+		cond_resched();
+	}
+	return 0;
+}
+
+static unsigned long kvswap_busy_mask(u32 first, u32 units, u32 *nr)
+{
+	u32 bit = first % BITS_PER_LONG;
+
+	*nr = min_t(u32, units, BITS_PER_LONG - bit);
+	return GENMASK(bit + *nr - 1, bit);
+}
+
+bool kvswap_pool_busy(const struct kvswap_pool *pool, u32 first, u32 units)
+{
+	u32 nr;
+
+	for (; units; first += nr, units -= nr)
+		if (pool->busy[first / BITS_PER_LONG] & kvswap_busy_mask(first, units, &nr))
+			return true;
+	return false;
+}
+
+/* From free to busy or back, all of it. */
+void kvswap_pool_toggle(struct kvswap_pool *pool, u32 first, u32 units)
+{
+	u32 nr;
+
+	for (; units; first += nr, units -= nr)
+		pool->busy[first / BITS_PER_LONG] ^= kvswap_busy_mask(first, units, &nr);
+}
+
+/*
+ * The segments of a range: in *one when a chunk holds it, else a part of the table that every request shares,
+ * of which the first *skip bytes are passed over.
+ */
+const struct bio_vec *kvswap_pool_range(const struct kvswap_pool *pool, u32 first, u32 units,
+					struct bio_vec *one, u32 *skip, u32 *nr)
+{
+	u32 chunk = first >> pool->chunk_shift;
+	u32 byte = (first & ((1u << pool->chunk_shift) - 1)) << KVSWAP_UNIT_SHIFT;
+
+	*nr = ((first + units - 1) >> pool->chunk_shift) - chunk + 1;
+	*skip = *nr > 1 ? byte : 0;
+	if (*nr > 1)
+		return &pool->chunks[chunk];
+	one->bv_page = pool->chunks[chunk].bv_page + (byte >> PAGE_SHIFT);
+	one->bv_offset = offset_in_page(byte);
+	one->bv_len = units << KVSWAP_UNIT_SHIFT;
+	return one;
+}
