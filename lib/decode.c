@@ -95,25 +95,57 @@ static const float *scale_query(struct kvs *s, const float *q)
 	return s->scratch.q;
 }
 
+static uint32_t estimate_index(const struct kvs *s, const struct sequence *q, uint32_t layer)
+{
+	return (uint32_t)kvs_seq_index(s, q) * KVS_ESTIMATES + layer % KVS_ESTIMATES;
+}
+
+static void keep_estimate(struct kvs *s, const struct sequence *q, uint32_t layer, uint32_t n)
+{
+	uint32_t i = estimate_index(s, q, layer);
+
+	s->estimates[i] = (struct estimate){layer, q->tokens[layer] + 1, n};
+	memcpy(s->estimated + (size_t)i * s->geo.estimate_groups, s->scratch.groups, n * sizeof(uint32_t));
+}
+
+static bool take_estimate(struct kvs *s, const struct sequence *q, uint32_t layer, uint32_t *n)
+{
+	uint32_t i = estimate_index(s, q, layer);
+	const struct estimate *e = &s->estimates[i];
+
+	if (!s->geo.estimate_groups || !e->n || e->layer != layer || e->n_tokens != q->tokens[layer])
+		return false;
+	*n = e->n;
+	memcpy(s->scratch.groups, s->estimated + (size_t)i * s->geo.estimate_groups, e->n * sizeof(uint32_t));
+	memset(s->scratch.score, 0, s->geo.max_groups * sizeof(*s->scratch.score));
+	return true;
+}
+
+static int prefetch_one(struct kvs *s, struct sequence *q, uint32_t layer, const float *q_hat)
+{
+	uint32_t percent = s->geo.estimate_groups ? 100 : s->set.ahead_percent, n;
+	float coverage;
+	int err = kvs_choose(s, q, layer, q->tokens[layer] + 1, scale_query(s, q_hat), percent, &n, &coverage);
+
+	if (err)
+		return err;
+	if (s->geo.estimate_groups && n <= s->geo.estimate_groups)
+		keep_estimate(s, q, layer, n);
+	/* more than the slots hold would only chase one another */
+	return s->io && n <= s->geo.reuse ? kvs_ahead(s, q, layer, s->scratch.groups, n) : 0;
+}
+
 int kvs_prefetch(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *q_hat)
 {
-	uint32_t row = s->geo.rec.n_heads * s->geo.rec.head_dim, n;
+	uint32_t row = s->geo.rec.n_heads * s->geo.rec.head_dim;
 	uint64_t start = kvs_now();
-	float coverage;
 	int err = check_call(s, layer, n_seqs, seqs);
 
-	if (err || !s->io || s->window[layer])
+	if (err || s->window[layer] || (!s->io && !s->geo.estimate_groups))
 		return err;
-	err = kvs_drain(s, 0);
-	for (uint32_t i = 0; !err && i < n_seqs; i++) {
-		struct sequence *q = &s->seqs[seqs[i]];
-
-		err = kvs_choose(s, q, layer, q->tokens[layer] + 1, scale_query(s, q_hat + (size_t)i * row),
-				 s->set.ahead_percent, &n, &coverage);
-		/* more than the slots hold would only chase one another */
-		if (!err && n <= s->geo.reuse)
-			err = kvs_ahead(s, q, layer, s->scratch.groups, n);
-	}
+	err = s->io ? kvs_drain(s, 0) : 0;
+	for (uint32_t i = 0; !err && i < n_seqs; i++)
+		err = prefetch_one(s, &s->seqs[seqs[i]], layer, q_hat + (size_t)i * row);
 	s->stats.prefetch_ns += kvs_now() - start;
 	return err;
 }
@@ -164,10 +196,12 @@ static void finish(const struct kvs *s, float *out)
 
 static int attend_selected(struct kvs *s, struct sequence *q, uint32_t layer, struct attention *a)
 {
-	float coverage;
+	float coverage = 1;
 	uint32_t n;
-	int err = kvs_choose(s, q, layer, q->tokens[layer], a->query, 100, &n, &coverage);
+	int err = 0;
 
+	if (!take_estimate(s, q, layer, &n))
+		err = kvs_choose(s, q, layer, q->tokens[layer], a->query, 100, &n, &coverage);
 	if (err)
 		return err;
 	s->step[s->disk[layer]]++;

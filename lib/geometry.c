@@ -267,6 +267,10 @@ uint32_t kvs_parts(const struct geometry *g, const struct kvs_config *cfg, const
 	}
 	if (g->basis)
 		PART(MEM_METADATA, (uint64_t)g->n_disk * g->basis_bytes, basis);
+	if (g->estimate_groups) {
+		PART(MEM_METADATA, g->n_seqs * KVS_ESTIMATES, estimates);
+		PART(MEM_METADATA, (uint64_t)g->n_seqs * KVS_ESTIMATES * g->estimate_groups, estimated);
+	}
 	if (!kvs_in_memory(cfg) && g->n_disk) {
 		PART(MEM_METADATA, records, chunks.crc);
 		PART(MEM_METADATA, records, chunks.slot);
@@ -381,6 +385,7 @@ static int set_predictor(const struct kvs_settings *t, struct geometry *g, struc
 	g->scored = g->select < g->max_groups && p->ops != &kvs_predict_window;
 	g->basis = g->scored && p->ops->needs_basis;
 	g->block_bytes = g->scored ? round_up(p->ops->block_bytes(p), 64) : 0;
+	g->estimate_groups = g->scored && t->no_correct ? g->select : 0;
 	g->basis_bytes = g->basis ? round_up(p->ops->basis_bytes(p), 64) : 0;
 	return 0;
 }

@@ -50,6 +50,7 @@ struct geometry {
 	uint32_t max_groups;		/* of one sequence and layer */
 	uint32_t select;		/* M, groups; >= max_groups: all */
 	uint32_t forced;		/* groups of the sinks */
+	uint32_t estimate_groups;	/* most that an estimate is kept of; 0 when the true query corrects */
 	uint32_t recent;		/* tokens */
 	uint32_t ring;			/* groups of a disk layer's rolling buffer */
 	uint32_t reuse;			/* R, slots per layer */
@@ -85,6 +86,13 @@ struct sequence {
 	uint32_t *chunks;		/* [chunks_per_seq] */
 	uint8_t *writing;		/* [n_disk][ring] 1: the group's write is in flight */
 };
+
+/* What the estimated query chose, kept for attention when the true one does not correct it. */
+struct estimate {
+	uint32_t layer, n_tokens, n;
+};
+
+#define KVS_ESTIMATES 4u		/* layers that a sequence may be read ahead */
 
 enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY };
 
@@ -155,6 +163,8 @@ struct kvs {
 	struct slot *slots;		/* [n_disk][R] */
 	uint32_t *reading;		/* [n_disk] slots being read */
 	uint32_t *step;			/* [n_disk] */
+	struct estimate *estimates;	/* [n_seqs][KVS_ESTIMATES], with no_correct */
+	uint32_t *estimated;		/* [n_seqs][KVS_ESTIMATES][estimate_groups] groups */
 	uint8_t *basis;			/* [n_disk] packed */
 	uint8_t *trained;		/* [n_disk] */
 	struct scratch scratch;

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -215,23 +216,23 @@ START_TEST(disk_equals_memory)
 {
 	static const struct {
 		const char *predictor;
-		uint32_t group, select, reuse, prefill, n;
-	} cases[] = {
-		{"groupmean", 4, 64, 0, 700, 60},  {"groupmean", 8, 128, 5, 700, 40}, {"groupmean", 4, 64, 1, 0, 200},
-		{"lowrank", 4, 64, 40, 500, 40},   {"exact", 16, 64, 0, 500, 40},     {"window", 4, 64, 0, 500, 40},
-		{"groupmean", 4, 64, 30, 37, 300}, {"groupmean", 1, 50, 0, 400, 20},  {"groupmean", 256, 512, 3, 1500, 9},
+		uint32_t group, select, reuse, prefill, n, no_correct;
+	} *c, cases[] = {
+		{"groupmean", 4, 64, 0, 700, 60, 0},   {"groupmean", 8, 128, 5, 700, 40, 0},
+		{"groupmean", 4, 64, 1, 0, 200, 0},    {"lowrank", 4, 64, 40, 500, 40, 0},
+		{"exact", 16, 64, 0, 500, 40, 0},      {"window", 4, 64, 0, 500, 40, 0},
+		{"groupmean", 4, 64, 30, 37, 300, 0},  {"groupmean", 1, 50, 0, 400, 20, 0},
+		{"groupmean", 256, 512, 3, 1500, 9, 0}, {"groupmean", 4, 64, 20, 300, 60, 1},
 	};
-	const struct {
-		const char *predictor;
-		uint32_t group, select, reuse, prefill, n;
-	} *c = (const void *)&cases[_i];
 	struct kvs_config cfg = config(KVS_MEMORY);
 	struct kvs_stats stats;
 	float *memory;
 
+	c = &cases[_i];
 	cfg.settings.predictor = c->predictor;
 	cfg.settings.group = c->group;
 	cfg.settings.select = c->select;
+	cfg.settings.no_correct = c->no_correct;
 	memory = run_session(&cfg, c->prefill, c->n, NULL);
 	cfg.where = KVS_DISK;
 	for (int b = 0; b < 4; b++) {
@@ -390,6 +391,48 @@ START_TEST(batch_equals_one_by_one)
 }
 END_TEST
 
+struct part {
+	void (*fn)(void *arg, int i, int n);
+	void *arg;
+	int i, n;
+};
+
+static void *run_part(void *arg)
+{
+	struct part *p = arg;
+
+	p->fn(p->arg, p->i, p->n);
+	return NULL;
+}
+
+static void parallel(void *pool, void (*fn)(void *arg, int i, int n), void *arg, int n)
+{
+	pthread_t threads[16];
+	struct part parts[16];
+
+	(void)pool;
+	for (int i = 0; i < n; i++) {
+		parts[i] = (struct part){fn, arg, i, n};
+		ck_assert(!pthread_create(&threads[i], NULL, run_part, &parts[i]));
+	}
+	for (int i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+}
+
+START_TEST(threads_change_nothing)
+{
+	struct kvs_config cfg = config(KVS_DISK);
+	float *one = run_session(&cfg, 1500, 30, NULL), *many;
+
+	cfg.n_threads = 3;
+	cfg.parallel = parallel;
+	many = run_session(&cfg, 1500, 30, NULL);
+	same_bits(one, many, 30);
+	free(one);
+	free(many);
+}
+END_TEST
+
 START_TEST(budget_is_a_limit)
 {
 	struct kvs_config cfg = config(KVS_DISK);
@@ -513,11 +556,12 @@ Suite *suite_session(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_checked_fixture(t, make_data, free_data);
 	tcase_add_test(t, full_attention_is_exact);
-	tcase_add_loop_test(t, disk_equals_memory, 0, 9);
+	tcase_add_loop_test(t, disk_equals_memory, 0, 10);
 	tcase_add_loop_test(t, prefill_equals_reference_however_cut, 0, 4);
 	tcase_add_loop_test(t, window_layers_stay_in_memory, 0, 2);
 	tcase_add_loop_test(t, forks_are_independent, 0, 2);
 	tcase_add_test(t, batch_equals_one_by_one);
+	tcase_add_test(t, threads_change_nothing);
 	tcase_add_test(t, budget_is_a_limit);
 	tcase_add_loop_test(t, faults_are_noticed, 0, 7);
 	tcase_add_test(t, bad_calls_are_refused);
