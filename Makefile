@@ -133,6 +133,8 @@ have-ctl:
 $(LIB_OBJ): FLAGS = -fPIC -fvisibility=hidden -Ilib $(LIB_CFLAGS) $(KERNEL_FLAGS)
 $(B)/obj/lib/kernels/avx2%: KERNEL_FLAGS := $(AVX2_FLAGS)
 $(B)/obj/lib/kernels/avx512%: KERNEL_FLAGS := $(AVX512_FLAGS)
+$(B)/obj/lib/kernels/avx512vnni%: KERNEL_FLAGS := $(AVX512_FLAGS) -mavx512vnni
+$(B)/obj/lib/kernels/avx512bf16%: KERNEL_FLAGS := $(AVX512_FLAGS) -mavx512vnni -mavx512bf16
 $(RUN_OBJ) $(BENCH_OBJ) $(COMPARE_OBJ): FLAGS = -Ilib -Itools $(LLAMA_CFLAGS) $(LIB_CFLAGS)
 $(CTL_OBJ): FLAGS = -Ilib -Itools $(LIB_CFLAGS) $(CTL_CFLAGS)
 $(UNIT_OBJ): FLAGS = -Ilib -Itests -include $(B)/obj/tests/unit/suites.h $(LIB_CFLAGS)

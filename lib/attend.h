@@ -98,8 +98,8 @@ struct kvs_kernels {
 size_t kvs_prefill_scratch(const struct kvs_geom *g, uint32_t n_rows);
 
 /*
- * The best set that this processor runs; the environment variable KVSWAP_KERNELS=generic|avx2|avx512|neon asks for
- * one. NULL: it asks for one that is not built in or does not run here.
+ * The best set that this processor runs; the environment variable KVSWAP_KERNELS=generic|avx2|avx512|
+ * avx512vnni|avx512bf16|neon asks for one. NULL: it asks for one that is not built in or does not run here.
  */
 const struct kvs_kernels *kvs_kernels_get(void);
 

@@ -204,12 +204,12 @@ V_INLINE v_i32 v_four(const int8_t *p)
 	return _mm512_set1_epi32(x);
 }
 
-#ifdef V_VNNI
+#ifdef __AVX512VNNI__
 V_INLINE v_i32 v_dot16(v_i32 sum, const v_i32 *z, const int8_t *x)
 {
 #pragma GCC unroll 4
 	for (int i = 0; i < 4; i++)
-		sum = v_dot4(sum, z[i], v_four(x + 4 * i));
+		sum = _mm512_dpbusd_epi32(sum, z[i], v_four(x + 4 * i));
 	return sum;
 }
 #else

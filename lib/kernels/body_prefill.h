@@ -5,12 +5,43 @@
  * accumulators.
  */
 
-#define BLOCK_VECTORS (KVS_BLOCK / V_WIDTH)
+#ifndef M_STEP
+/* Words of the products: M_STEP elements of a row go into one step; here one float. */
+#define M_STEP 1
+
+typedef float m_word;
+typedef v_f32 m_vector;
+
+V_INLINE m_vector m_load(const m_word *p)
+{
+	return v_load(p);
+}
+
+V_INLINE m_vector m_set(const m_word *p)
+{
+	return v_set(*p);
+}
+
+V_INLINE v_f32 m_fma(m_vector a, m_vector b, v_f32 c)
+{
+	return v_fma(a, b, c);
+}
+
+V_INLINE void m_put(m_word *p, v_f32 v)
+{
+	v_store(p, v);
+}
+
+V_INLINE void m_put_rows(m_word *p, const v_f32 *rows)
+{
+	v_store(p, rows[0]);
+}
+#endif
 
 struct block {
 	uint32_t token, n;		/* tokens [token, token + n) */
-	float *k;			/* [head_dim][KVS_BLOCK], 0 beyond n */
-	float *v;			/* [KVS_BLOCK][head_dim], 0 beyond n */
+	m_word *k;			/* [head_dim / M_STEP][KVS_BLOCK][M_STEP], 0 beyond n */
+	m_word *v;			/* [KVS_BLOCK / M_STEP][head_dim][M_STEP], 0 beyond n */
 };
 
 struct cursor {
@@ -30,13 +61,14 @@ struct rows {				/* of one call */
 };
 
 struct matrix {				/* MATRIX_ROWS rows against one block */
-	const float *q[MATRIX_ROWS];
 	float *acc[MATRIX_ROWS];
 	uint32_t index[MATRIX_ROWS];	/* in state; UINT32_MAX: not a row, or sees nothing of the block */
 	uint32_t low[MATRIX_ROWS], high[MATRIX_ROWS];	/* tokens of the block that the row sees */
 	uint32_t first, end;		/* tokens that any of the rows sees */
 	float factor[MATRIX_ROWS];	/* of acc before the block is added */
-	float p[MATRIX_ROWS][KVS_BLOCK] __attribute__((aligned(64)));	/* logits, then weights */
+	m_word q[MATRIX_ROWS][KVS_MOST_DIM] __attribute__((aligned(64)));	/* scaled */
+	float s[MATRIX_ROWS][KVS_BLOCK] __attribute__((aligned(64)));		/* logits */
+	m_word p[MATRIX_ROWS][KVS_BLOCK] __attribute__((aligned(64)));		/* weights */
 };
 
 /* Pointers to the next tokens of the cursor; returns how many there were. */
@@ -76,13 +108,19 @@ static void block_pack(struct block *b, uint32_t dim, const uint16_t **k, const 
 				r[i] = v_load_half(k[t + i] + d);
 			v_transpose(r);
 #pragma GCC unroll 16
-			for (int i = 0; i < V_WIDTH; i++)
-				v_store(b->k + (size_t)(d + i) * KVS_BLOCK + t, r[i]);
+			for (int i = 0; i < V_WIDTH; i += M_STEP)
+				m_put_rows(b->k + (size_t)(d + i) * KVS_BLOCK + t * M_STEP, r + i);
 		}
 	}
-	for (uint32_t t = 0; t < KVS_BLOCK; t++)
-		for (uint32_t d = 0; d < dim; d += V_WIDTH)
-			v_store(b->v + (size_t)t * dim + d, v_load_half(v[t] + d));
+	for (uint32_t t = 0; t < KVS_BLOCK; t += M_STEP) {
+		for (uint32_t d = 0; d < dim; d += V_WIDTH) {
+			v_f32 r[M_STEP];
+
+			for (int i = 0; i < M_STEP; i++)
+				r[i] = v_load_half(v[t + i] + d);
+			m_put_rows(b->v + (size_t)t * dim + d * M_STEP, r);
+		}
+	}
 }
 
 /* Tokens of the block that the token `at` sees: from *low, below *high. */
@@ -106,9 +144,9 @@ static int matrix_set(struct matrix *x, const struct rows *r, const struct block
 	for (uint32_t i = 0; i < MATRIX_ROWS; i++) {
 		uint32_t index = first + i < n ? first + i : n - 1;
 		uint32_t token = index / r->heads, head = index % r->heads;
+		const float *q = r->q + (size_t)token * r->q_stride + (size_t)head * dim;
 
 		rows_visible(r, b, r->pos + token, &x->low[i], &x->high[i]);
-		x->q[i] = r->q + (size_t)token * r->q_stride + (size_t)head * dim;
 		x->acc[i] = r->state->acc + (size_t)token * r->acc_stride + (size_t)head * dim;
 		x->index[i] = index;
 		if (first + i >= n || x->low[i] == x->high[i]) {
@@ -117,29 +155,31 @@ static int matrix_set(struct matrix *x, const struct rows *r, const struct block
 			x->low[i] = x->high[i] = 0;
 			continue;
 		}
+		for (uint32_t d = 0; d < dim; d += V_WIDTH)
+			m_put(x->q[i] + d, v_mul(v_load(q + d), v_set(r->scale)));
 		x->first = x->low[i] < x->first ? x->low[i] : x->first;
 		x->end = x->high[i] > x->end ? x->high[i] : x->end;
 	}
 	return x->end != 0;
 }
 
-/* c [MATRIX_ROWS][vectors] += a [MATRIX_ROWS][from..to) * b [from..to)[ldb] */
-V_INLINE void matrix_add(v_f32 c[MATRIX_ROWS][MATRIX_VECTORS], const float *const *a, const float *b, size_t ldb,
-			 uint32_t from, uint32_t to, const int vectors)
+/* c [MATRIX_ROWS][vectors] += a [MATRIX_ROWS][lda] * b [steps][ldb], M_STEP products a step */
+V_INLINE void matrix_add(v_f32 c[MATRIX_ROWS][MATRIX_VECTORS], const m_word *a, size_t lda, const m_word *b, size_t ldb,
+			 uint32_t steps, const int vectors)
 {
-	for (uint32_t k = from; k < to; k++) {
-		v_f32 row[MATRIX_VECTORS];
+	for (uint32_t k = 0; k < steps; k++, a += M_STEP, b += ldb) {
+		m_vector row[MATRIX_VECTORS];
 
 #pragma GCC unroll 4
 		for (int j = 0; j < vectors; j++)
-			row[j] = v_load(b + k * ldb + j * V_WIDTH);
+			row[j] = m_load(b + j * V_WIDTH * M_STEP);
 #pragma GCC unroll 8
 		for (int i = 0; i < MATRIX_ROWS; i++) {
-			v_f32 x = v_set(a[i][k]);
+			m_vector x = m_set(a + i * lda);
 
 #pragma GCC unroll 4
 			for (int j = 0; j < vectors; j++)
-				c[i][j] = v_fma(x, row[j], c[i][j]);
+				c[i][j] = m_fma(x, row[j], c[i][j]);
 		}
 	}
 }
@@ -153,29 +193,29 @@ V_INLINE void matrix_logits(struct matrix *x, const struct block *b, uint32_t di
 #pragma GCC unroll 4
 		for (int j = 0; j < vectors; j++)
 			c[i][j] = v_set(0.0f);
-	matrix_add(c, x->q, b->k + t, KVS_BLOCK, 0, dim, vectors);
+	matrix_add(c, x->q[0], KVS_MOST_DIM, b->k + t * M_STEP, KVS_BLOCK * M_STEP, dim / M_STEP, vectors);
 #pragma GCC unroll 8
 	for (int i = 0; i < MATRIX_ROWS; i++)
 #pragma GCC unroll 4
 		for (int j = 0; j < vectors; j++)
-			v_store(x->p[i] + t + j * V_WIDTH, c[i][j]);
+			v_store(x->s[i] + t + j * V_WIDTH, c[i][j]);
 }
 
 V_INLINE void matrix_values(struct matrix *x, const struct block *b, uint32_t dim, uint32_t d, const int vectors)
 {
+	uint32_t first = x->first / M_STEP, steps = (x->end + M_STEP - 1) / M_STEP - first;
 	v_f32 c[MATRIX_ROWS][MATRIX_VECTORS];
-	const float *p[MATRIX_ROWS];
 
 #pragma GCC unroll 8
 	for (int i = 0; i < MATRIX_ROWS; i++) {
 		v_f32 factor = v_set(x->factor[i]);
 
-		p[i] = x->p[i];
 #pragma GCC unroll 4
 		for (int j = 0; j < vectors; j++)
 			c[i][j] = v_mul(v_load(x->acc[i] + d + j * V_WIDTH), factor);
 	}
-	matrix_add(c, p, b->v + d, dim, x->first, x->end, vectors);
+	matrix_add(c, x->p[0] + first * M_STEP, KVS_BLOCK, b->v + ((size_t)first * dim + d) * M_STEP,
+		   (size_t)dim * M_STEP, steps, vectors);
 #pragma GCC unroll 8
 	for (int i = 0; i < MATRIX_ROWS; i++)
 #pragma GCC unroll 4
@@ -193,26 +233,26 @@ V_INLINE void matrix_softmax(struct matrix *x, uint32_t i, const struct rows *r)
 		FOUR(FOUR(HIDE4)), FOUR(FOUR(SHOW4)), FOUR(FOUR(HIDE4)),
 	};
 	uint32_t n = (x->end + V_WIDTH - 1) / V_WIDTH;
-	float *m = &r->state->m[x->index[i]], *l = &r->state->l[x->index[i]], *p = x->p[i];
+	float *m = &r->state->m[x->index[i]], *l = &r->state->l[x->index[i]], *s = x->s[i];
 	const float *low = edge + KVS_BLOCK - x->low[i], *high = edge + 2 * KVS_BLOCK - x->high[i];
 	v_f32 max = v_set(-INFINITY), sum = v_set(0.0f), base;
 	float new_max, lanes[V_WIDTH];
 
 	for (uint32_t j = 0; j < n; j++) {
-		v_f32 s = v_mul(v_load(p + j * V_WIDTH), v_set(r->scale));
+		v_f32 seen = v_min(v_load(low + j * V_WIDTH), v_load(high + j * V_WIDTH));
+		v_f32 logit = v_min(v_load(s + j * V_WIDTH), seen);
 
-		s = v_min(v_min(s, v_load(low + j * V_WIDTH)), v_load(high + j * V_WIDTH));
-		max = v_max(s, max);
-		v_store(p + j * V_WIDTH, s);
+		max = v_max(logit, max);
+		v_store(s + j * V_WIDTH, logit);
 	}
 	new_max = v_largest(max);
 	new_max = *m > new_max ? *m : new_max;
 	base = v_max(v_set(-FLT_MAX), v_set(new_max));
 	for (uint32_t j = 0; j < n; j++) {
-		v_f32 e = v_exp(v_sub(v_load(p + j * V_WIDTH), base));
+		v_f32 e = v_exp(v_sub(v_load(s + j * V_WIDTH), base));
 
 		sum = v_add(sum, e);
-		v_store(p + j * V_WIDTH, e);
+		m_put(x->p[i] + j * V_WIDTH, e);
 	}
 	v_store(lanes, v_exp(v_sub(v_set(*m), base)));
 	x->factor[i] = lanes[0];
@@ -271,7 +311,8 @@ static void prefill(const struct kvs_geom *g, uint32_t h, const float *q, uint32
 		    uint32_t pos, uint32_t window, float scale, const struct kvs_span *spans, uint32_t n_spans,
 		    struct kvs_softmax *state, uint32_t acc_stride, void *scratch)
 {
-	float *aligned = (float *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63), unused[KVS_MOST_DIM] = { 0 };
+	m_word *aligned = (m_word *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
+	float unused[KVS_MOST_DIM] = { 0 };
 	struct rows r = { g, q, q_stride, n_rows, g->n_heads / g->n_kv_heads, pos, window, scale, state, acc_stride,
 			  unused };
 	struct block b = { .k = aligned, .v = aligned + (size_t)KVS_BLOCK * g->head_dim };

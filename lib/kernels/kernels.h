@@ -11,6 +11,7 @@
 extern const struct kvs_kernels kvs_kernels_generic;
 extern const struct kvs_kernels kvs_kernels_avx2;
 extern const struct kvs_kernels kvs_kernels_avx512;
+extern const struct kvs_kernels kvs_kernels_avx512vnni;
 extern const struct kvs_kernels kvs_kernels_avx512bf16;
 extern const struct kvs_kernels kvs_kernels_neon;
 
