@@ -13,7 +13,7 @@
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
 /* In order of preference. */
-static const struct kvs_io_ops *const backends[] = { &kvs_io_uring_ops, &kvs_io_threads_ops };
+static const struct kvs_io_ops *const backends[] = { &kvs_io_module_ops, &kvs_io_uring_ops, &kvs_io_threads_ops };
 
 #define N_BACKENDS (sizeof(backends) / sizeof(backends[0]))
 
@@ -91,11 +91,7 @@ static int backend_open(const char *name, const struct kvs_io_params *params, st
 	}
 	if (found)
 		return ret;
-	if (!strcmp(name, "module")) {
-		why_add(why, name, "not in this build");
-		return -ENOTSUP;
-	}
-	why_add(why, name, "no such I/O backend; there are auto, io_uring, threads");
+	why_add(why, name, "no such I/O backend; there are auto, module, io_uring, threads");
 	return -EINVAL;
 }
 

@@ -109,6 +109,7 @@ struct kvs_io {
 	uint32_t in_flight; /* submitted and not yet handed back, kept by the backend */
 };
 
+extern const struct kvs_io_ops kvs_io_module_ops;
 extern const struct kvs_io_ops kvs_io_uring_ops;
 extern const struct kvs_io_ops kvs_io_threads_ops;
 

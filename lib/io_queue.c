@@ -184,3 +184,14 @@ uint64_t kvs_now_ns(void)
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
+
+uint32_t kvs_io_queue_stride(const struct kvs_io_queue *queue, uint32_t depth, uint32_t min)
+{
+	uint32_t most = queue->running.n, need = min - queue->done.n;
+
+	if (kvs_io_queue_waiting(queue))
+		most = depth / 4;
+	if (need > most)
+		need = most;
+	return need ? need : 1;
+}

@@ -50,6 +50,10 @@ void kvs_io_queue_again(struct kvs_io_queue *queue, struct kvs_io_entry *entry);
 /* Hands back up to max that are done; returns how many. */
 uint32_t kvs_io_queue_take(struct kvs_io_queue *queue, struct kvs_io_completion *out, uint32_t max);
 uint32_t kvs_io_queue_waiting(const struct kvs_io_queue *queue);
+/*
+ * How many completions to sleep for until min are done: while requests wait for room, the device is not to run dry.
+ */
+uint32_t kvs_io_queue_stride(const struct kvs_io_queue *queue, uint32_t depth, uint32_t min);
 
 /* 0 or -EINVAL. */
 int kvs_io_check(const struct kvs_io_params *params, const struct kvs_io_request *req);

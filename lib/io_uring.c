@@ -269,18 +269,6 @@ static int uring_block(struct uring *u, uint32_t n)
 	return ret >= 0 || ret == -ETIME || passing(ret) ? 0 : ret;
 }
 
-/* How many completions to sleep for: while requests wait for room, the device is not to run dry. */
-static uint32_t uring_stride(const struct uring *u, uint32_t need)
-{
-	uint32_t most = u->queue.running.n;
-
-	if (kvs_io_queue_waiting(&u->queue))
-		most = u->params.depth / 4;
-	if (need > most)
-		need = most;
-	return need ? need : 1;
-}
-
 static int uring_gather(struct uring *u, uint32_t min)
 {
 	for (;;) {
@@ -290,7 +278,7 @@ static int uring_gather(struct uring *u, uint32_t min)
 		uring_dispatch(u);
 		if (u->queue.done.n >= min)
 			return uring_send(u);
-		ret = uring_block(u, uring_stride(u, min - u->queue.done.n));
+		ret = uring_block(u, kvs_io_queue_stride(&u->queue, u->params.depth, min));
 		if (ret)
 			return ret;
 	}
