@@ -26,6 +26,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)	/* all else in the library is hidden */
 
 #define KVS_VERSION_MAJOR 0
 #define KVS_VERSION_MINOR 1
@@ -234,6 +235,7 @@ int kvs_basis_set(struct kvs *s, uint32_t rank, const float *basis);
 /* Bytes of f16 K and V of n_tokens tokens of one sequence; a windowed layer counts its window only. */
 uint64_t kvs_full_bytes(const struct kvs_shape *shape, uint32_t n_tokens);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif
