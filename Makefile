@@ -100,15 +100,16 @@ PROGRAMS := $(if $(RUN_SRC),$(B)/kvswap) $(if $(BENCH_SRC),$(B)/kvswap-bench) \
 # What the test scripts call: one program for each file of tests/compare, linked to libllama.
 TEST_PROGRAMS := $(patsubst tests/compare/%.c,$(B)/tests/%,$(COMPARE_SRC))
 
-# tests/run takes these; the included files add theirs.
+# The included files add theirs: to what tests/run takes, to the lists of packages that deps installs.
 CHECK_SCRIPTS := $(filter-out tests/e2e/lib.sh,$(sort $(wildcard tests/e2e/*.sh)))
 CHECK_MODELS := smollm2-135m
+PACKAGE_LISTS :=
 
 .DELETE_ON_ERROR:
 .PHONY: all lib deps model run check check-built check-san check-style unit \
 	install dist clean have-libs have-llama have-ctl FORCE
 
-all: $(LIBS_OUT) $(PROGRAMS) $(B)/libkvswap.pc
+all: $(LIBS_OUT) $(PROGRAMS)
 lib: $(LIBS_OUT)
 unit: $(B)/tests/unit
 
@@ -210,16 +211,11 @@ $(TEST_PROGRAMS): $(B)/tests/%: $(B)/obj/tests/compare/%.o $(LLAMA_LIB)
 	$(call say,LD,$@)
 	$(Q)$(CXX) $(SAN_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LLAMA_LIBS)
 
-$(B)/libkvswap.pc: lib/libkvswap.pc.in Makefile
-	@mkdir -p $(@D)
-	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' \
-		-e 's|@REQUIRES@|$(LIB_PKGS)|' $< > $@
-
 # People's commands.
 
 # A second make reads what the first one installed.
 deps:
-	@CC='$(CC)' LLAMA_DIR='$(LLAMA_DIR)' scripts/deps.sh
+	@CC='$(CC)' LLAMA_DIR='$(LLAMA_DIR)' scripts/deps.sh $(PACKAGE_LISTS)
 
 model:
 	@scripts/model.sh $(MODEL)
@@ -249,12 +245,13 @@ check-style:
 
 D = $(DESTDIR)$(PREFIX)
 install: all
-	install -d $(D)/bin $(D)/include $(DESTDIR)$(LIBDIR)/pkgconfig
+	umask 022; install -d $(D)/bin $(D)/include $(DESTDIR)$(LIBDIR)/pkgconfig
 	install -m 755 $(filter $(B)/kvswap $(B)/kvswap-bench,$(PROGRAMS)) $(D)/bin
 	install -m 755 $(B)/libkvswap.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)
 	ln -sf libkvswap.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libkvswap.so
 	install -m 644 $(B)/libkvswap.a $(DESTDIR)$(LIBDIR)
-	install -m 644 $(B)/libkvswap.pc $(DESTDIR)$(LIBDIR)/pkgconfig
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' \
+		-e 's|@REQUIRES@|$(LIB_PKGS)|' lib/libkvswap.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/libkvswap.pc
 	install -m 644 include/kvswap.h $(D)/include
 	$(if $(CTL_SRC),install -D -m 755 -t $(D)/sbin $(B)/kvswapctl)
 	for m in $(wildcard man/*.[1-8]); do \
