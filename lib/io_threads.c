@@ -10,6 +10,7 @@
 #include "kvswap.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -40,6 +41,7 @@ struct threads {
 
 static void threads_free(struct threads *t)
 {
+	close(t->params.fd);
 	kvs_io_queue_destroy(&t->queue);
 	kvs_arena_unmap(t->io.arena, t->io.arena_bytes);
 	pthread_cond_destroy(&t->work);
@@ -147,26 +149,47 @@ static int workers_start(struct threads *t, uint32_t n)
 	return t->n_workers ? 0 : -ret;
 }
 
+static int parts_init(struct threads *t)
+{
+	int ret = -ENOMEM;
+
+	/* A file descriptor of our own: the caller may close his while a thread is stuck in it. */
+	t->params.fd = fcntl(t->params.fd, F_DUPFD_CLOEXEC, 0);
+	if (t->params.fd < 0)
+		return -errno;
+	t->io.arena = kvs_arena_map(t->io.arena_bytes);
+	if (!t->io.arena)
+		goto close_fd;
+	ret = kvs_io_queue_init(&t->queue, t->params.depth);
+	if (ret)
+		goto unmap_arena;
+	ret = locks_init(t);
+	if (!ret)
+		return 0;
+	kvs_io_queue_destroy(&t->queue);
+unmap_arena:
+	kvs_arena_unmap(t->io.arena, t->io.arena_bytes);
+close_fd:
+	close(t->params.fd);
+	return ret;
+}
+
 static int threads_open(const struct kvs_io_params *params, struct kvs_io **out, char *why)
 {
 	struct threads *t = calloc(1, sizeof(*t));
 	uint32_t n = params->threads ? params->threads : THREADS_DEFAULT;
-	int ret = -ENOMEM;
+	int ret;
 
 	if (!t)
 		return -ENOMEM;
 	t->io.ops = &kvs_io_threads_ops;
-	t->params = *params;
 	t->io.arena_bytes = params->arena_bytes;
-	t->io.arena = kvs_arena_map(params->arena_bytes);
-	if (!t->io.arena)
-		goto free_threads;
-	ret = kvs_io_queue_init(&t->queue, params->depth);
-	if (ret)
-		goto unmap_arena;
-	ret = locks_init(t);
-	if (ret)
-		goto destroy_queue;
+	t->params = *params;
+	ret = parts_init(t);
+	if (ret) {
+		free(t);
+		return ret;
+	}
 	if (n > params->depth)
 		n = params->depth;
 	ret = workers_start(t, n < THREADS_MAX ? n : THREADS_MAX);
@@ -177,14 +200,6 @@ static int threads_open(const struct kvs_io_params *params, struct kvs_io **out,
 	}
 	*out = &t->io;
 	return 0;
-
-destroy_queue:
-	kvs_io_queue_destroy(&t->queue);
-unmap_arena:
-	kvs_arena_unmap(t->io.arena, t->io.arena_bytes);
-free_threads:
-	free(t);
-	return ret;
 }
 
 /* With the lock held: as many workers as there is work. */

@@ -37,8 +37,7 @@ struct kvs_store {
 	 * KVS_STORE_BLOCK_MAX.
 	 */
 	uint32_t whole_bytes;
-	uint64_t
-		bytes; /* probe: what there is room for; open: what was asked for, it is all there */
+	uint64_t bytes;	      /* probe: room that there is; open: what was asked for, all there */
 	char path[4096];      /* as messages name it */
 	char direct_why[160]; /* when !direct: why */
 };
