@@ -253,7 +253,7 @@ static void module_reap(struct module *m)
 	for (; m->head != tail; m->head++) {
 		struct kvswap_cqe cqe = m->cq->cqes[m->head & (m->setup.entries - 1)];
 		struct kvs_io_entry *entry = &m->queue.entries[cqe.user_data];
-		int64_t moved = cqe.result ? cqe.result : piece_bytes(m, entry);
+		int64_t moved = cqe.result ? (int64_t)cqe.result : piece_bytes(m, entry);
 
 		if (kvs_io_entry_step(entry, &m->params, moved))
 			kvs_io_queue_finish(&m->queue, entry);
