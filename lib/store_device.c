@@ -20,7 +20,7 @@
 
 #define DISCARD_STEP ((uint64_t)1 << 30)
 #define DISCARD_SECONDS 5
-#define LOCK_TRIES 20 /* of 100 ms: udev holds the lock while it looks at a device */
+#define LOCK_TRIES 10 /* of 100 ms: udev holds the lock while it looks at a device */
 
 static int say_in_use(const struct kvs_store *store, dev_t dev, char *message)
 {
@@ -125,10 +125,13 @@ static int device_look(struct kvs_store *store, int fd, char *message)
 static int device_claim(struct kvs_store *store, uint64_t bytes, bool force, char *message)
 {
 	char need[KVS_SIZE_TEXT], have[KVS_SIZE_TEXT], missing[KVS_SIZE_TEXT];
-	int ret = device_look(store, store->fd, message);
+	int ret = device_look(store, store->fd, message), read_only = 0;
 
 	if (ret)
 		return ret;
+	/* Newer kernels open it all the same, and fail the first write. */
+	if (!ioctl(store->fd, BLKROGET, &read_only) && read_only)
+		return kvs_store_fail(message, -EROFS, "%s is set read-only", store->path);
 	ret = lock(store, message);
 	if (ret)
 		return ret;

@@ -170,11 +170,12 @@ static void cow_avoid(int fd)
 /* The room for `bytes` of the session, and a trailer for a file that keeps its name. */
 static int file_fill(struct kvs_store *store, uint64_t bytes, char *message)
 {
-	uint64_t most = INT64_MAX - 2 * KVS_STORE_BLOCK_MAX;
-	uint64_t file_bytes = bytes < most ? bytes + (-bytes % KVS_STORE_BLOCK_MAX) : bytes;
+	uint64_t file_bytes = bytes + (-bytes % KVS_STORE_BLOCK_MAX);
 	bool named = store->dir_fd >= 0;
 	int ret;
 
+	if (bytes > INT64_MAX - 2 * KVS_STORE_BLOCK_MAX)
+		return kvs_store_room_check(store, bytes, message);
 	if (file_bytes < PROBE_BYTES)
 		file_bytes = PROBE_BYTES;
 	if (named)

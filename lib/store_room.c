@@ -101,7 +101,7 @@ int kvs_store_room_check(const struct kvs_store *store, uint64_t bytes, char *me
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
 	    bytes > limit.rlim_cur)
 		return say_limit(store, bytes, limit.rlim_cur, message);
-	if (bytes > INT64_MAX)
+	if (bytes > INT64_MAX - 2 * KVS_STORE_BLOCK_MAX)
 		return say_limit(store, bytes, 0, message);
 	/* Not found out by filling the file system to the brim, which would hit others. */
 	if (bytes > kvs_store_room_free(store->fd))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Places to try the store on: a scratch directory, loop devices, small file systems mounted where only
- * the test sees them. What the machine does not allow is a skip with its reason, never a failure.
+ * Places to try the store on: a scratch directory, loop devices, small file systems mounted where
+ * only the test sees them. What the machine does not allow is a skip with its reason, never a
+ * failure.
  */
 #ifndef TEST_DISK_H
 #define TEST_DISK_H
@@ -26,7 +27,7 @@ bool disk_private(const char *test);
 /* mount(2) in it, undone by disk_leave(); dir is made where needed. false after a skip. */
 bool disk_mount(const char *test, const char *source, const char *dir, const char *type,
 		unsigned long flags, const char *options);
-/* Runs a program of the system, quietly; false after a skip (not installed, or failed). */
+/* Runs a program of the system, quietly; false after a skip: it is not installed. */
 bool disk_run(const char *test, const char *command);
 
 #endif

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* The I/O backends on a real file: data, order, limits, waiting. Each test runs over each backend. */
+/*
+ * The I/O backends on a real file: data, order, limits, waiting. Each test runs over each backend.
+ */
 #include "disk.h"
 #include "io_rig.h"
 
@@ -39,7 +41,10 @@ static void teardown(void)
 	disk_leave();
 }
 
-/* The whole store cut into pieces of 1 to 16 sectors, in random order; the arena place is set later. */
+/*
+ * The whole store cut into pieces of 1 to 16 sectors, in random order; the arena place is set
+ * later.
+ */
 static uint32_t cut(struct kvs_io_request *pieces, uint8_t op, uint64_t seed)
 {
 	uint64_t at = 0;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* What goes wrong below the I/O backends: made-up faults, and real ones where the machine allows. */
+/*
+ * What goes wrong below the I/O backends: made-up faults, and real ones where the machine allows.
+ */
 #include "disk.h"
 #include "io_rig.h"
 
@@ -253,8 +255,8 @@ static pid_t thaw_guard(int fs)
 }
 
 /*
- * A device that really never answers: a write to a frozen file system. wait(), flush() and close() come back in
- * time; the process can go on, and ends once the file system has thawed.
+ * A device that really never answers: a write to a frozen file system. wait(), flush() and close()
+ * come back in time; the process can go on, and ends once the file system has thawed.
  */
 START_TEST(frozen_file_system)
 {
