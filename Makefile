@@ -52,9 +52,11 @@ endif
 LIB_PKGS := liburing lapacke openblas libisal blkid
 LIB_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(LIB_PKGS) 2>/dev/null)
 LIB_LIBS := $(shell $(PKG_CONFIG) --libs $(LIB_PKGS) 2>/dev/null) -lpthread -lm
-CTL_PKGS := libnvme libkmod
-CTL_CFLAGS = $(shell $(PKG_CONFIG) --cflags $(CTL_PKGS) 2>/dev/null)
-CTL_LIBS = $(shell $(PKG_CONFIG) --libs $(CTL_PKGS) 2>/dev/null)
+# kvswapctl builds without any of these and says at run time what is missing.
+CTL_PKGS := $(foreach p,libnvme libkmod ncursesw json-c,$(if $(shell $(PKG_CONFIG) --exists $p 2>/dev/null && echo y),$p))
+CTL_CFLAGS := $(addprefix -DHAVE_,$(shell echo $(CTL_PKGS) | tr a-z- A-Z_)) \
+	$(if $(CTL_PKGS),$(shell $(PKG_CONFIG) --cflags $(CTL_PKGS)))
+CTL_LIBS := $(if $(CTL_PKGS),$(shell $(PKG_CONFIG) --libs $(CTL_PKGS)))
 CHECK_LIBS = $(shell $(PKG_CONFIG) --libs check 2>/dev/null)
 
 # Flags and sources.
@@ -107,7 +109,7 @@ PACKAGE_LISTS :=
 
 .DELETE_ON_ERROR:
 .PHONY: all lib deps model run check check-built check-san check-style unit \
-	install dist clean have-libs have-llama have-ctl FORCE
+	install dist clean have-libs have-llama FORCE
 
 all: $(LIBS_OUT) $(PROGRAMS)
 lib: $(LIBS_OUT)
@@ -125,10 +127,6 @@ have-llama:
 	@test -n '$(strip $(LLAMA_LIBS))' || \
 		{ echo 'kvswap: no libllama in $(LLAMA_DIR) or by $(PKG_CONFIG): run `make deps`' >&2; exit 1; }
 
-have-ctl:
-	@$(PKG_CONFIG) --exists $(CTL_PKGS) 2>/dev/null || \
-		{ echo 'kvswap: $(CTL_PKGS) not all found by $(PKG_CONFIG): run `make deps`' >&2; exit 1; }
-
 # Objects.
 
 $(LIB_OBJ): FLAGS = -fPIC -fvisibility=hidden -Ilib $(LIB_CFLAGS) $(KERNEL_FLAGS)
@@ -137,12 +135,12 @@ $(B)/obj/lib/kernels/avx512%: KERNEL_FLAGS := $(AVX512_FLAGS)
 $(B)/obj/lib/kernels/avx512vnni%: KERNEL_FLAGS := $(AVX512_FLAGS) -mavx512vnni
 $(B)/obj/lib/kernels/avx512bf16%: KERNEL_FLAGS := $(AVX512_FLAGS) -mavx512vnni -mavx512bf16
 $(RUN_OBJ) $(BENCH_OBJ) $(COMPARE_OBJ): FLAGS = -Ilib -Itools $(LLAMA_CFLAGS) $(LIB_CFLAGS)
-$(CTL_OBJ): FLAGS = -Ilib -Itools $(LIB_CFLAGS) $(CTL_CFLAGS)
-$(UNIT_OBJ): FLAGS = -Ilib -Itests -include $(B)/obj/tests/unit/suites.h $(LIB_CFLAGS)
+$(CTL_OBJ): FLAGS = -Ilib -Itools $(LLAMA_CFLAGS) $(LIB_CFLAGS) $(CTL_CFLAGS)
+$(UNIT_OBJ): FLAGS = -Ilib -Itests -Itools $(CTL_CFLAGS) -include $(B)/obj/tests/unit/suites.h $(LIB_CFLAGS)
 
 $(LIB_OBJ) $(UNIT_OBJ): | have-libs
 $(RUN_OBJ) $(BENCH_OBJ) $(COMPARE_OBJ): | have-libs have-llama
-$(CTL_OBJ): | have-libs have-ctl
+$(CTL_OBJ): | have-libs have-llama
 $(UNIT_OBJ): $(B)/obj/tests/unit/suites.h
 
 $(B)/obj/%.o: %.c
@@ -192,19 +190,25 @@ $(B)/kvswap-bench: $(BENCH_OBJ) $(B)/obj/kvswap-common.a $(B)/libkvswap.a $(LLAM
 	$(Q)$(CXX) $(SAN_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $(BENCH_OBJ) \
 		$(B)/obj/kvswap-common.a $(B)/libkvswap.a $(LLAMA_LIBS) $(LIB_LIBS)
 
-$(B)/kvswapctl: $(CTL_OBJ) $(B)/libkvswap.a
+# What the unit tests take of kvswapctl: only what needs no libllama is pulled out of it.
+$(B)/obj/kvswapctl.a: $(filter-out %/main.o,$(CTL_OBJ))
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(B)/kvswapctl: $(CTL_OBJ) $(B)/obj/kvswap-common.a $(B)/libkvswap.a $(LLAMA_LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SAN_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CTL_LIBS) $(LIB_LIBS)
+	$(Q)$(CXX) $(SAN_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $(CTL_OBJ) $(B)/obj/kvswap-common.a \
+		$(B)/libkvswap.a $(LLAMA_LIBS) $(CTL_LIBS) $(LIB_LIBS)
 
 $(B)/example: $(EXAMPLE_OBJ) $(B)/libkvswap.so
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SAN_FLAGS) $(CFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(EXAMPLE_OBJ) \
 		-L$(B) -lkvswap -lm
 
-$(B)/tests/unit: $(UNIT_OBJ) $(B)/libkvswap.a
+$(B)/tests/unit: $(UNIT_OBJ) $(B)/obj/kvswapctl.a $(B)/obj/tools/kvswap/json.o $(B)/libkvswap.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SAN_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(LIB_LIBS)
+	$(Q)$(CC) $(SAN_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(CTL_LIBS) $(LIB_LIBS)
 
 $(TEST_PROGRAMS): $(B)/tests/%: $(B)/obj/tests/compare/%.o $(LLAMA_LIB)
 	@mkdir -p $(@D)

@@ -2,6 +2,7 @@
 /* Owns stderr: failures, notes and the progress line, which is wiped before anything else is said. */
 #include "report.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static char captured[256];
 static void say(const char *format, va_list args)
 {
 	report_progress_end();
-	fputs("kvswap: ", stderr);
+	fprintf(stderr, "%s: ", program_invocation_short_name);
 	vfprintf(stderr, format, args);
 	fputc('\n', stderr);
 }

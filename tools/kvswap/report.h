@@ -15,7 +15,7 @@ enum {
 	INTERRUPTED = 130,
 };
 
-/* Each prints "kvswap: ..." and returns FAILED or WRONG_USAGE. */
+/* Each prints "PROGRAM: ..." and returns FAILED or WRONG_USAGE. */
 int report_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int report_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void report_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
