@@ -18,13 +18,15 @@ static bool yes(void)
 #ifdef __x86_64__
 static bool runs_avx2(void)
 {
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+	       __builtin_cpu_supports("f16c");
 }
 
 static bool runs_avx512(void)
 {
-	return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+	return runs_avx2() && __builtin_cpu_supports("avx512f") &&
+	       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+	       __builtin_cpu_supports("avx512dq");
 }
 
 static bool runs_avx512vnni(void)
@@ -47,8 +49,9 @@ static bool gains_bf16(void)
 static const struct {
 	const struct kvs_kernels *kernels;
 	bool (*runs)(void);
-	bool (*gains)(void);	/* faster here than the next; else it is taken only by name */
-} sets[] = {			/* best first */
+	bool (*gains)(void); /* faster here than the next; else it is taken only by name */
+} sets[] = {
+	/* best first */
 #ifdef __x86_64__
 	{ &kvs_kernels_avx512bf16, runs_avx512bf16, gains_bf16 },
 	{ &kvs_kernels_avx512vnni, runs_avx512vnni, yes },
@@ -66,7 +69,8 @@ const struct kvs_kernels *kvs_kernels_get(void)
 	bool any = !name || !*name;
 
 	for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++)
-		if ((any ? sets[i].gains() : !strcmp(name, sets[i].kernels->name)) && sets[i].runs())
+		if ((any ? sets[i].gains() : !strcmp(name, sets[i].kernels->name)) &&
+		    sets[i].runs())
 			return sets[i].kernels;
 	return NULL;
 }

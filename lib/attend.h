@@ -14,18 +14,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KVS_BLOCK 64u		/* tokens per step of the online softmax in prefill */
-#define KVS_MOST_DIM 512u	/* largest head_dim */
-#define KVS_TILE 16u		/* items of metadata that lie side by side */
+#define KVS_BLOCK 64u	  /* tokens per step of the online softmax in prefill */
+#define KVS_MOST_DIM 512u /* largest head_dim */
+#define KVS_TILE 16u	  /* items of metadata that lie side by side */
 
 struct kvs_span {
 	const void *record;
-	uint16_t first, n;	/* tokens [first, first + n) of the record */
-	uint32_t token;		/* number in the sequence of token `first` */
+	uint16_t first, n; /* tokens [first, first + n) of the record */
+	uint32_t token;	   /* number in the sequence of token `first` */
 };
 
-struct kvs_geom {		/* of a record in memory */
-	uint32_t group;		/* G */
+struct kvs_geom {	/* of a record in memory */
+	uint32_t group; /* G */
 	uint32_t n_heads, n_kv_heads, head_dim;
 };
 
@@ -38,7 +38,7 @@ struct kvs_softmax {
 };
 
 struct kvs_q8 {			/* queries in the space of a basis, int8 */
-	uint32_t n_heads, rank;	/* rank: a multiple of 16, at most 4096 */
+	uint32_t n_heads, rank; /* rank: a multiple of 16, at most 4096 */
 	const int8_t *q;	/* [n_heads][rank], -127 to 127 */
 	const float *scale;	/* [n_heads] */
 	const int32_t *sum;	/* [n_heads] sums of q */
@@ -47,14 +47,14 @@ struct kvs_q8 {			/* queries in the space of a basis, int8 */
 struct kvs_kernels {
 	const char *name;
 	/* Decode: `rows` = n_heads / n_kv_heads queries q [rows][head_dim], already scaled, of KV head h. */
-	void (*attend)(const struct kvs_geom *g, uint32_t h, const float *q, const struct kvs_span *spans,
-		       uint32_t n_spans, struct kvs_softmax *state);
+	void (*attend)(const struct kvs_geom *g, uint32_t h, const float *q,
+		       const struct kvs_span *spans, uint32_t n_spans, struct kvs_softmax *state);
 	/*
 	 * Logits of every token of the spans in order: out [rows][ld], ld >= tokens. q as above. Used for the exact
 	 * logits of the rolling buffer and by the exact predictor.
 	 */
-	void (*logits)(const struct kvs_geom *g, uint32_t h, const float *q, const struct kvs_span *spans,
-		       uint32_t n_spans, float *out, uint32_t ld);
+	void (*logits)(const struct kvs_geom *g, uint32_t h, const float *q,
+		       const struct kvs_span *spans, uint32_t n_spans, float *out, uint32_t ld);
 	/*
 	 * Prefill: n_rows tokens' queries of KV head h; q points at token 0's first query head of h, token stride q_stride
 	 * floats (n_heads * head_dim as a rule), the heads of h follow one another; not scaled: `scale` is applied. Row r
@@ -63,9 +63,10 @@ struct kvs_kernels {
 	 * [row * rows_per_token + head]; acc has token stride acc_stride. scratch: kvs_prefill_scratch() bytes.
 	 * Rows' results must not depend on n_rows or on the split of the spans at multiples of KVS_BLOCK.
 	 */
-	void (*prefill)(const struct kvs_geom *g, uint32_t h, const float *q, uint32_t q_stride, uint32_t n_rows,
-			uint32_t pos, uint32_t window, float scale, const struct kvs_span *spans, uint32_t n_spans,
-			struct kvs_softmax *state, uint32_t acc_stride, void *scratch);
+	void (*prefill)(const struct kvs_geom *g, uint32_t h, const float *q, uint32_t q_stride,
+			uint32_t n_rows, uint32_t pos, uint32_t window, float scale,
+			const struct kvs_span *spans, uint32_t n_spans, struct kvs_softmax *state,
+			uint32_t acc_stride, void *scratch);
 	/* f32 -> f16 (round to nearest even), and back. */
 	void (*to_f16)(const float *in, uint16_t *out, uint32_t n);
 	void (*from_f16)(const uint16_t *in, float *out, uint32_t n);
@@ -75,13 +76,14 @@ struct kvs_kernels {
 	float (*max)(const float *x, uint32_t n);
 	float (*dot)(const float *a, const float *b, uint32_t n);
 	/* c [m][ldc] = a [m][k] (ld a: lda) * b^T, b [n][k]: small dense products. */
-	void (*matmul_nt)(const float *a, uint32_t lda, const float *b, uint32_t ldb, float *c, uint32_t ldc,
-			  uint32_t m, uint32_t n, uint32_t k);
+	void (*matmul_nt)(const float *a, uint32_t lda, const float *b, uint32_t ldb, float *c,
+			  uint32_t ldc, uint32_t m, uint32_t n, uint32_t k);
 	/* c [m][ldc] = a [m][k] * b, b f16 [k][ldb]; n, a multiple of 16, columns of it. */
-	void (*project)(const float *a, uint32_t lda, const uint16_t *b, uint32_t ldb, float *c, uint32_t ldc,
-			uint32_t m, uint32_t n, uint32_t k);
+	void (*project)(const float *a, uint32_t lda, const uint16_t *b, uint32_t ldb, float *c,
+			uint32_t ldc, uint32_t m, uint32_t n, uint32_t k);
 	/* out [n] = w [m] * x [m][ldx]; out may be a row of x. */
-	void (*combine)(const float *w, const float *x, uint32_t ldx, uint32_t m, float *out, uint32_t n);
+	void (*combine)(const float *w, const float *x, uint32_t ldx, uint32_t m, float *out,
+			uint32_t n);
 	/*
 	 * Scores of n items of metadata for n_heads queries: out[h * ld + i], nothing else of out is written.
 	 * score_f16: tiles f16 [n / KVS_TILE, rounded up][rank][KVS_TILE], q [n_heads][rank].
@@ -89,10 +91,10 @@ struct kvs_kernels {
 	 * are component 8 i + c plus 8, the high ones component 8 i + 4 + c plus 8. Item i is worth scales[i] (f16, readable
 	 * to the end of its tile) times its components. Equal in all sets for equal input.
 	 */
-	void (*score_f16)(const uint16_t *tiles, uint32_t n, uint32_t rank, const float *q, uint32_t n_heads,
-			  float *out, uint32_t ld);
-	void (*score_q4)(const uint8_t *tiles, const uint16_t *scales, uint32_t n, const struct kvs_q8 *q, float *out,
-			 uint32_t ld);
+	void (*score_f16)(const uint16_t *tiles, uint32_t n, uint32_t rank, const float *q,
+			  uint32_t n_heads, float *out, uint32_t ld);
+	void (*score_q4)(const uint8_t *tiles, const uint16_t *scales, uint32_t n,
+			 const struct kvs_q8 *q, float *out, uint32_t ld);
 };
 
 size_t kvs_prefill_scratch(const struct kvs_geom *g, uint32_t n_rows);

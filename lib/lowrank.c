@@ -13,7 +13,8 @@ size_t kvs_lowrank_doubles(uint32_t kv_dim)
 {
 	size_t n = kv_dim;
 
-	return 3 * n * n + 7 * n + 1 + ((3 + 5 * n) * sizeof(lapack_int) + sizeof(double) - 1) / sizeof(double);
+	return 3 * n * n + 7 * n + 1 +
+	       ((3 + 5 * n) * sizeof(lapack_int) + sizeof(double) - 1) / sizeof(double);
 }
 
 /* Eigenvectors have no sign of their own: the component of the largest magnitude, the first of equals, is positive. */
@@ -49,8 +50,8 @@ int kvs_lowrank_basis(double *gram, uint32_t kv_dim, uint32_t rank, float *basis
 	for (size_t i = 0; i < n * n; i++)
 		if (!isfinite(gram[i]))
 			return -EDOM;
-	if (LAPACKE_dsyevd_work(LAPACK_COL_MAJOR, 'V', 'L', (lapack_int)n, gram, (lapack_int)n, values, work, n_work, iwork,
-				n_iwork))
+	if (LAPACKE_dsyevd_work(LAPACK_COL_MAJOR, 'V', 'L', (lapack_int)n, gram, (lapack_int)n,
+				values, work, n_work, iwork, n_iwork))
 		return -EDOM;
 	for (uint32_t r = 0; r < rank; r++) {
 		const double *vector = gram + (n - 1 - r) * n;

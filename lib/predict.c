@@ -12,7 +12,10 @@
 const struct kvs_predictor_ops *kvs_predictor_find(const char *name)
 {
 	static const struct kvs_predictor_ops *const all[] = {
-		&kvs_predict_groupmean, &kvs_predict_lowrank, &kvs_predict_exact, &kvs_predict_window,
+		&kvs_predict_groupmean,
+		&kvs_predict_lowrank,
+		&kvs_predict_exact,
+		&kvs_predict_window,
 	};
 
 	if (!name)
@@ -43,7 +46,8 @@ bool kvs_record_finite(const struct kvs_geom *g, const void *record, uint32_t *b
 		return true;
 	for (uint32_t t = 0; t < g->group; t++)
 		for (uint32_t h = 0; h < g->n_kv_heads; h++)
-			if (!all_finite(k + ((size_t)h * g->group + t) * g->head_dim, g->head_dim)) {
+			if (!all_finite(k + ((size_t)h * g->group + t) * g->head_dim,
+					g->head_dim)) {
 				*bad = t;
 				return false;
 			}
@@ -64,7 +68,8 @@ static float exp_sum_of(const struct kvs_kernels *kernels, const float *x, uint3
 }
 
 /* Estimates of one head to exp(logit - largest); returns what makes them shares of the head's attention. */
-static float normalise(const struct kvs_predictor *p, float *est, uint32_t n, const float *rolling, uint32_t n_rolling)
+static float normalise(const struct kvs_predictor *p, float *est, uint32_t n, const float *rolling,
+		       uint32_t n_rolling)
 {
 	float weight = (float)p->geom.group / (float)p->items_per_group;
 	float m = p->kernels->max(est, n), all;
@@ -88,8 +93,8 @@ static void fold(const float *item, uint32_t per, uint32_t n_groups, int largest
 	}
 }
 
-void kvs_predict_reduce(const struct kvs_predictor *p, int mean, float *est, uint32_t ld, uint32_t n_groups,
-			const float *rolling, uint32_t n_rolling, float *score)
+void kvs_predict_reduce(const struct kvs_predictor *p, int mean, float *est, uint32_t ld,
+			uint32_t n_groups, const float *rolling, uint32_t n_rolling, float *score)
 {
 	uint32_t n = n_groups * p->items_per_group, heads = p->geom.n_heads;
 	float weights[KVS_MOST_HEADS];
@@ -97,8 +102,9 @@ void kvs_predict_reduce(const struct kvs_predictor *p, int mean, float *est, uin
 	if (!n)
 		return;
 	for (uint32_t h = 0; h < heads; h++)
-		weights[h] = mean ? 1.0f / (float)heads :
-				    normalise(p, est + (size_t)h * ld, n, rolling + (size_t)h * n_rolling, n_rolling);
+		weights[h] = mean ? 1.0f / (float)heads
+				  : normalise(p, est + (size_t)h * ld, n,
+					      rolling + (size_t)h * n_rolling, n_rolling);
 	if (p->items_per_group == 1) {
 		p->kernels->combine(weights, est, ld, heads, score, n);
 		return;
@@ -131,7 +137,8 @@ static uint32_t key_at(const uint32_t *keys, uint32_t n, uint32_t need, uint32_t
 	uint32_t count[DIGITS], prefix = 0, known = 0, digit;
 
 	*above = 0;
-	for (int shift = 32 - DIGIT_BITS; known != UINT32_MAX; shift = shift > DIGIT_BITS ? shift - DIGIT_BITS : 0) {
+	for (int shift = 32 - DIGIT_BITS; known != UINT32_MAX;
+	     shift = shift > DIGIT_BITS ? shift - DIGIT_BITS : 0) {
 		memset(count, 0, sizeof(count));
 		for (uint32_t i = 0; i < n; i++)
 			if ((keys[i] & known) == prefix)
@@ -144,7 +151,8 @@ static uint32_t key_at(const uint32_t *keys, uint32_t n, uint32_t need, uint32_t
 	return prefix;
 }
 
-uint32_t kvs_predict_top(const float *score, uint32_t n, uint32_t m, uint32_t forced, uint32_t *out, uint32_t *scratch)
+uint32_t kvs_predict_top(const float *score, uint32_t n, uint32_t m, uint32_t forced, uint32_t *out,
+			 uint32_t *scratch)
 {
 	uint32_t limit, equal, taken = 0;
 

@@ -24,7 +24,7 @@ struct kvs_predictor {
 	struct kvs_geom geom;
 	uint32_t rank;
 	uint32_t groups_per_chunk;
-	uint32_t items_per_group;	/* estimates per group: 1, or G for predictors per token */
+	uint32_t items_per_group; /* estimates per group: 1, or G for predictors per token */
 };
 
 struct kvs_predictor_ops {
@@ -41,17 +41,18 @@ struct kvs_predictor_ops {
 	 * Metadata of group `index` of a block from its full record (f16, as on disk).
 	 * -EDOM: K is not finite; *bad is the token within the group.
 	 */
-	int (*build)(const struct kvs_predictor *p, const void *packed_basis, const void *record, uint32_t index, void *block,
-		     uint32_t *bad);
+	int (*build)(const struct kvs_predictor *p, const void *packed_basis, const void *record,
+		     uint32_t index, void *block, uint32_t *bad);
 	/* Floats of scratch that `query` writes: the queries in the predictor's own space. */
 	size_t (*query_floats)(const struct kvs_predictor *p);
 	/* q [n_heads][head_dim], scaled. */
-	void (*query)(const struct kvs_predictor *p, const void *packed_basis, const float *q, float *projected);
+	void (*query)(const struct kvs_predictor *p, const void *packed_basis, const float *q,
+		      float *projected);
 	/*
 	 * Estimated logits of groups [0, n) of the block for every query head: out[h * ld + g * items_per_group + i].
 	 */
-	void (*score)(const struct kvs_predictor *p, const float *projected, const void *block, uint32_t n, float *out,
-		      uint32_t ld);
+	void (*score)(const struct kvs_predictor *p, const float *projected, const void *block,
+		      uint32_t n, float *out, uint32_t ld);
 };
 
 extern const struct kvs_predictor_ops kvs_predict_groupmean, kvs_predict_lowrank, kvs_predict_exact,
@@ -69,15 +70,16 @@ bool kvs_record_finite(const struct kvs_geom *g, const void *record, uint32_t *b
  * SUM: score[g] = sum over heads of the group's share of the softmax whose denominator is estimates + rolling.
  * MEAN: score[g] = max over items of the mean over heads of the logit.
  */
-void kvs_predict_reduce(const struct kvs_predictor *p, int mean, float *est, uint32_t ld, uint32_t n_groups,
-			const float *rolling, uint32_t n_rolling, float *score);
+void kvs_predict_reduce(const struct kvs_predictor *p, int mean, float *est, uint32_t ld,
+			uint32_t n_groups, const float *rolling, uint32_t n_rolling, float *score);
 
 /*
  * The m groups of the highest score among n, ties to the lower number, ascending in out; groups below
  * `forced` always in (they count). Returns how many (min(m, n)). NaN scores count as lowest.
  * scratch: n uint32_t.
  */
-uint32_t kvs_predict_top(const float *score, uint32_t n, uint32_t m, uint32_t forced, uint32_t *out, uint32_t *scratch);
+uint32_t kvs_predict_top(const float *score, uint32_t n, uint32_t m, uint32_t forced, uint32_t *out,
+			 uint32_t *scratch);
 
 /*
  * lowrank.c: basis from the second moment of K (LAPACK). gram: double [kvs_lowrank_doubles(kv_dim)], the first

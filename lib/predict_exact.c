@@ -43,8 +43,8 @@ static void basis_pack(const struct kvs_predictor *p, const float *basis, void *
 	(void)packed;
 }
 
-static int build(const struct kvs_predictor *p, const void *packed_basis, const void *record, uint32_t index,
-		 void *block, uint32_t *bad)
+static int build(const struct kvs_predictor *p, const void *packed_basis, const void *record,
+		 uint32_t index, void *block, uint32_t *bad)
 {
 	(void)packed_basis;
 	if (!kvs_record_finite(&p->geom, record, bad))
@@ -58,14 +58,15 @@ static size_t query_floats(const struct kvs_predictor *p)
 	return (size_t)p->geom.n_heads * p->geom.head_dim;
 }
 
-static void query(const struct kvs_predictor *p, const void *packed_basis, const float *q, float *projected)
+static void query(const struct kvs_predictor *p, const void *packed_basis, const float *q,
+		  float *projected)
 {
 	(void)packed_basis;
 	memcpy(projected, q, query_floats(p) * sizeof(*q));
 }
 
-static void score(const struct kvs_predictor *p, const float *projected, const void *block, uint32_t n, float *out,
-		  uint32_t ld)
+static void score(const struct kvs_predictor *p, const float *projected, const void *block,
+		  uint32_t n, float *out, uint32_t ld)
 {
 	const struct kvs_geom *g = &p->geom;
 	uint32_t rows = g->n_heads / g->n_kv_heads, take;
@@ -74,11 +75,13 @@ static void score(const struct kvs_predictor *p, const float *projected, const v
 	for (uint32_t i = 0; i < n; i += take) {
 		take = n - i < SPANS ? n - i : SPANS;
 		for (uint32_t j = 0; j < take; j++)
-			spans[j] = (struct kvs_span){ (const char *)block + (i + j) * group_bytes(p), 0,
-						      (uint16_t)g->group, (i + j) * g->group };
+			spans[j] =
+				(struct kvs_span){ (const char *)block + (i + j) * group_bytes(p),
+						   0, (uint16_t)g->group, (i + j) * g->group };
 		for (uint32_t h = 0; h < g->n_kv_heads; h++)
-			p->kernels->logits(g, h, projected + (size_t)h * rows * g->head_dim, spans, take,
-					   out + (size_t)h * rows * ld + (size_t)i * g->group, ld);
+			p->kernels->logits(g, h, projected + (size_t)h * rows * g->head_dim, spans,
+					   take, out + (size_t)h * rows * ld + (size_t)i * g->group,
+					   ld);
 	}
 }
 

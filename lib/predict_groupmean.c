@@ -105,12 +105,13 @@ static void put(const struct kvs_predictor *p, const float *z, uint32_t index, v
 		uint8_t *at = tile + ((size_t)r / 8 * KVS_TILE + index % KVS_TILE) * 4;
 
 		for (uint32_t c = 0; c < 4; c++)
-			at[c] = (uint8_t)(level(z[r + c], inverse) | level(z[r + 4 + c], inverse) << 4);
+			at[c] = (uint8_t)(level(z[r + c], inverse) | level(z[r + 4 + c], inverse)
+									     << 4);
 	}
 }
 
-static int build(const struct kvs_predictor *p, const void *packed_basis, const void *record, uint32_t index,
-		 void *block, uint32_t *bad)
+static int build(const struct kvs_predictor *p, const void *packed_basis, const void *record,
+		 uint32_t index, void *block, uint32_t *bad)
 {
 	const uint16_t *basis = packed_basis, *k = record;
 	uint32_t dim = p->geom.head_dim;
@@ -120,7 +121,8 @@ static int build(const struct kvs_predictor *p, const void *packed_basis, const 
 		return -EDOM;
 	for (uint32_t h = 0; h < p->geom.n_kv_heads; h++) {
 		group_mean(p, k + (size_t)h * p->geom.group * dim, mean);
-		p->kernels->project(mean, dim, basis + (size_t)h * dim * p->rank, p->rank, part, p->rank, 1, p->rank, dim);
+		p->kernels->project(mean, dim, basis + (size_t)h * dim * p->rank, p->rank, part,
+				    p->rank, 1, p->rank, dim);
 		for (uint32_t i = 0; i < p->rank; i++)
 			z[i] += part[i];
 	}
@@ -149,33 +151,40 @@ static void quantise(const float *z, uint32_t rank, int8_t *q, float *scale, int
 	}
 }
 
-static void query(const struct kvs_predictor *p, const void *packed_basis, const float *q, float *projected)
+static void query(const struct kvs_predictor *p, const void *packed_basis, const float *q,
+		  float *projected)
 {
-	uint32_t heads = p->geom.n_heads, rows = heads / p->geom.n_kv_heads, dim = p->geom.head_dim, rank = p->rank, take;
+	uint32_t heads = p->geom.n_heads, rows = heads / p->geom.n_kv_heads, dim = p->geom.head_dim,
+		 rank = p->rank, take;
 	int32_t *sums = (int32_t *)(projected + heads);
 	int8_t *q8 = (int8_t *)(projected + 2 * heads);
 	float z[MOST_ROWS * MOST_RANK];
 
 	for (uint32_t h = 0; h < heads; h += take) {
-		const uint16_t *basis = (const uint16_t *)packed_basis + (size_t)(h / rows) * dim * rank;
+		const uint16_t *basis =
+			(const uint16_t *)packed_basis + (size_t)(h / rows) * dim * rank;
 		uint32_t left = rows - h % rows;
 
 		take = left < MOST_ROWS ? left : MOST_ROWS;
-		p->kernels->project(q + (size_t)h * dim, dim, basis, rank, z, rank, take, rank, dim);
+		p->kernels->project(q + (size_t)h * dim, dim, basis, rank, z, rank, take, rank,
+				    dim);
 		for (uint32_t i = 0; i < take; i++)
-			quantise(z + (size_t)i * rank, rank, q8 + (size_t)(h + i) * rank, &projected[h + i], &sums[h + i]);
+			quantise(z + (size_t)i * rank, rank, q8 + (size_t)(h + i) * rank,
+				 &projected[h + i], &sums[h + i]);
 	}
 }
 
-static void score(const struct kvs_predictor *p, const float *projected, const void *block, uint32_t n, float *out,
-		  uint32_t ld)
+static void score(const struct kvs_predictor *p, const float *projected, const void *block,
+		  uint32_t n, float *out, uint32_t ld)
 {
 	uint32_t heads = p->geom.n_heads;
 	const uint8_t *tiles = block;
 	struct kvs_q8 q = { heads, p->rank, (const int8_t *)(projected + 2 * heads), projected,
 			    (const int32_t *)(projected + heads) };
 
-	p->kernels->score_q4(tiles, (const uint16_t *)(tiles + (size_t)padded_groups(p) * p->rank / 2), n, &q, out, ld);
+	p->kernels->score_q4(tiles,
+			     (const uint16_t *)(tiles + (size_t)padded_groups(p) * p->rank / 2), n,
+			     &q, out, ld);
 }
 
 const struct kvs_predictor_ops kvs_predict_groupmean = {

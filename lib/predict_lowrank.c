@@ -53,12 +53,13 @@ static void basis_pack(const struct kvs_predictor *p, const float *basis, void *
 
 	memset(out, 0, basis_bytes(p));
 	for (uint32_t i = 0; i < kv_dim(p); i++)
-		p->kernels->to_f16(basis + (size_t)i * p->rank, out + (size_t)i * width(p), p->rank);
+		p->kernels->to_f16(basis + (size_t)i * p->rank, out + (size_t)i * width(p),
+				   p->rank);
 }
 
 /* n <= MOST_ROWS tokens from `first` on to z [n][width]. */
-static void project_tokens(const struct kvs_predictor *p, const uint16_t *basis, const uint16_t *k, uint32_t first,
-			   uint32_t n, float *z)
+static void project_tokens(const struct kvs_predictor *p, const uint16_t *basis, const uint16_t *k,
+			   uint32_t first, uint32_t n, float *z)
 {
 	uint32_t dim = p->geom.head_dim, w = width(p);
 	float x[MOST_ROWS * KVS_MOST_DIM], part[MOST_ROWS * MOST_RANK];
@@ -72,8 +73,8 @@ static void project_tokens(const struct kvs_predictor *p, const uint16_t *basis,
 	}
 }
 
-static int build(const struct kvs_predictor *p, const void *packed_basis, const void *record, uint32_t index,
-		 void *block, uint32_t *bad)
+static int build(const struct kvs_predictor *p, const void *packed_basis, const void *record,
+		 uint32_t index, void *block, uint32_t *bad)
 {
 	uint32_t group = p->geom.group, rank = p->rank, n;
 	float z[MOST_ROWS * MOST_RANK];
@@ -86,7 +87,9 @@ static int build(const struct kvs_predictor *p, const void *packed_basis, const 
 		project_tokens(p, packed_basis, record, t, n, z);
 		for (uint32_t i = 0; i < n; i++) {
 			uint32_t item = index * group + t + i;
-			uint16_t *at = (uint16_t *)block + (size_t)(item / KVS_TILE) * rank * KVS_TILE + item % KVS_TILE;
+			uint16_t *at = (uint16_t *)block +
+				       (size_t)(item / KVS_TILE) * rank * KVS_TILE +
+				       item % KVS_TILE;
 
 			p->kernels->to_f16(z + (size_t)i * width(p), half, rank);
 			for (uint32_t r = 0; r < rank; r++)
@@ -101,26 +104,31 @@ static size_t query_floats(const struct kvs_predictor *p)
 	return (size_t)p->geom.n_heads * p->rank;
 }
 
-static void query(const struct kvs_predictor *p, const void *packed_basis, const float *q, float *projected)
+static void query(const struct kvs_predictor *p, const void *packed_basis, const float *q,
+		  float *projected)
 {
-	uint32_t rows = p->geom.n_heads / p->geom.n_kv_heads, dim = p->geom.head_dim, w = width(p), take;
+	uint32_t rows = p->geom.n_heads / p->geom.n_kv_heads, dim = p->geom.head_dim, w = width(p),
+		 take;
 	float z[MOST_ROWS * MOST_RANK];
 
 	for (uint32_t h = 0; h < p->geom.n_heads; h += take) {
-		const uint16_t *basis = (const uint16_t *)packed_basis + (size_t)(h / rows) * dim * w;
+		const uint16_t *basis =
+			(const uint16_t *)packed_basis + (size_t)(h / rows) * dim * w;
 		uint32_t left = rows - h % rows;
 
 		take = left < MOST_ROWS ? left : MOST_ROWS;
 		p->kernels->project(q + (size_t)h * dim, dim, basis, w, z, w, take, w, dim);
 		for (uint32_t i = 0; i < take; i++)
-			memcpy(projected + (size_t)(h + i) * p->rank, z + (size_t)i * w, p->rank * sizeof(*z));
+			memcpy(projected + (size_t)(h + i) * p->rank, z + (size_t)i * w,
+			       p->rank * sizeof(*z));
 	}
 }
 
-static void score(const struct kvs_predictor *p, const float *projected, const void *block, uint32_t n, float *out,
-		  uint32_t ld)
+static void score(const struct kvs_predictor *p, const float *projected, const void *block,
+		  uint32_t n, float *out, uint32_t ld)
 {
-	p->kernels->score_f16(block, n * p->geom.group, p->rank, projected, p->geom.n_heads, out, ld);
+	p->kernels->score_f16(block, n * p->geom.group, p->rank, projected, p->geom.n_heads, out,
+			      ld);
 }
 
 const struct kvs_predictor_ops kvs_predict_lowrank = {

@@ -29,8 +29,8 @@ static void basis_pack(const struct kvs_predictor *p, const float *basis, void *
 	(void)packed;
 }
 
-static int build(const struct kvs_predictor *p, const void *packed_basis, const void *record, uint32_t index,
-		 void *block, uint32_t *bad)
+static int build(const struct kvs_predictor *p, const void *packed_basis, const void *record,
+		 uint32_t index, void *block, uint32_t *bad)
 {
 	(void)packed_basis;
 	(void)index;
@@ -38,7 +38,8 @@ static int build(const struct kvs_predictor *p, const void *packed_basis, const 
 	return kvs_record_finite(&p->geom, record, bad) ? 0 : -EDOM;
 }
 
-static void query(const struct kvs_predictor *p, const void *packed_basis, const float *q, float *projected)
+static void query(const struct kvs_predictor *p, const void *packed_basis, const float *q,
+		  float *projected)
 {
 	(void)p;
 	(void)packed_basis;
@@ -46,8 +47,8 @@ static void query(const struct kvs_predictor *p, const void *packed_basis, const
 	(void)projected;
 }
 
-static void score(const struct kvs_predictor *p, const float *projected, const void *block, uint32_t n, float *out,
-		  uint32_t ld)
+static void score(const struct kvs_predictor *p, const float *projected, const void *block,
+		  uint32_t n, float *out, uint32_t ld)
 {
 	(void)projected;
 	(void)block;

@@ -154,7 +154,8 @@ V_INLINE v_f32 v_sums(const v_f32 *r)
 {
 	v_f32 a = v_quad_sums(r), b = v_quad_sums(r + 4);
 
-	return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+	return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20),
+			     _mm256_permute2f128_ps(a, b, 0x31));
 }
 
 V_INLINE v_f32 v_load_half(const uint16_t *p)
@@ -164,7 +165,8 @@ V_INLINE v_f32 v_load_half(const uint16_t *p)
 
 V_INLINE void v_store_half(uint16_t *p, v_f32 v)
 {
-	_mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+	_mm_storeu_si128((__m128i *)p,
+			 _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
 #define V_DIGITS
@@ -202,10 +204,13 @@ V_INLINE v_i32 v_four(const int8_t *p)
 /* 16 products of at most 15 * 127 in pairs: no sum of eight leaves 16 bits. */
 V_INLINE v_i32 v_dot16(v_i32 sum, const v_i32 *z, const int8_t *x)
 {
-	v_i32 a = _mm256_add_epi16(_mm256_maddubs_epi16(z[0], v_four(x)), _mm256_maddubs_epi16(z[1], v_four(x + 4)));
-	v_i32 b = _mm256_add_epi16(_mm256_maddubs_epi16(z[2], v_four(x + 8)), _mm256_maddubs_epi16(z[3], v_four(x + 12)));
+	v_i32 a = _mm256_add_epi16(_mm256_maddubs_epi16(z[0], v_four(x)),
+				   _mm256_maddubs_epi16(z[1], v_four(x + 4)));
+	v_i32 b = _mm256_add_epi16(_mm256_maddubs_epi16(z[2], v_four(x + 8)),
+				   _mm256_maddubs_epi16(z[3], v_four(x + 12)));
 
-	return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_add_epi16(a, b), _mm256_set1_epi16(1)));
+	return _mm256_add_epi32(sum,
+				_mm256_madd_epi16(_mm256_add_epi16(a, b), _mm256_set1_epi16(1)));
 }
 
 V_INLINE v_f32 v_to_f32(v_i32 v)

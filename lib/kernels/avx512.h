@@ -155,11 +155,15 @@ V_INLINE v_f32 v_quad_sums(const v_f32 *r)
 
 V_INLINE v_f32 v_sums(const v_f32 *r)
 {
-	v_f32 a = v_quad_sums(r), b = v_quad_sums(r + 4), c = v_quad_sums(r + 8), d = v_quad_sums(r + 12);
-	v_f32 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
-	v_f32 cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x88), _mm512_shuffle_f32x4(c, d, 0xdd));
+	v_f32 a = v_quad_sums(r), b = v_quad_sums(r + 4), c = v_quad_sums(r + 8),
+	      d = v_quad_sums(r + 12);
+	v_f32 ab =
+		_mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+	v_f32 cd =
+		_mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x88), _mm512_shuffle_f32x4(c, d, 0xdd));
 
-	return _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+	return _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88),
+			     _mm512_shuffle_f32x4(ab, cd, 0xdd));
 }
 
 V_INLINE v_f32 v_load_half(const uint16_t *p)
@@ -169,7 +173,8 @@ V_INLINE v_f32 v_load_half(const uint16_t *p)
 
 V_INLINE void v_store_half(uint16_t *p, v_f32 v)
 {
-	_mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+	_mm256_storeu_si256((__m256i *)p,
+			    _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
 #define V_DIGITS
@@ -216,10 +221,13 @@ V_INLINE v_i32 v_dot16(v_i32 sum, const v_i32 *z, const int8_t *x)
 /* 16 products of at most 15 * 127 in pairs: no sum of eight leaves 16 bits. */
 V_INLINE v_i32 v_dot16(v_i32 sum, const v_i32 *z, const int8_t *x)
 {
-	v_i32 a = _mm512_add_epi16(_mm512_maddubs_epi16(z[0], v_four(x)), _mm512_maddubs_epi16(z[1], v_four(x + 4)));
-	v_i32 b = _mm512_add_epi16(_mm512_maddubs_epi16(z[2], v_four(x + 8)), _mm512_maddubs_epi16(z[3], v_four(x + 12)));
+	v_i32 a = _mm512_add_epi16(_mm512_maddubs_epi16(z[0], v_four(x)),
+				   _mm512_maddubs_epi16(z[1], v_four(x + 4)));
+	v_i32 b = _mm512_add_epi16(_mm512_maddubs_epi16(z[2], v_four(x + 8)),
+				   _mm512_maddubs_epi16(z[3], v_four(x + 12)));
 
-	return _mm512_add_epi32(sum, _mm512_madd_epi16(_mm512_add_epi16(a, b), _mm512_set1_epi16(1)));
+	return _mm512_add_epi32(sum,
+				_mm512_madd_epi16(_mm512_add_epi16(a, b), _mm512_set1_epi16(1)));
 }
 #endif
 

@@ -38,10 +38,12 @@ V_INLINE void m_put(m_word *p, v_f32 v)
 /* Two rows, element by element side by side. */
 V_INLINE void m_put_rows(m_word *p, const v_f32 *rows)
 {
-	const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
-					       5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+	const __m512i order =
+		_mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23,
+				 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
 
-	_mm512_storeu_si512(p, _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(rows[1], rows[0])));
+	_mm512_storeu_si512(
+		p, _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(rows[1], rows[0])));
 }
 
 #include "body.h"

@@ -7,8 +7,8 @@
 #define V_ROWS (V_WIDTH / 4)
 
 struct tile {
-	const uint16_t *k[4], *v[4];	/* beyond n: the last token again */
-	v_f32 visible;			/* +INFINITY for a token, -INFINITY beyond n */
+	const uint16_t *k[4], *v[4]; /* beyond n: the last token again */
+	v_f32 visible;		     /* +INFINITY for a token, -INFINITY beyond n */
 };
 
 V_INLINE v_f32 tile_visible(uint32_t n)
@@ -23,7 +23,8 @@ V_INLINE v_f32 tile_visible(uint32_t n)
 	return v_load(lanes);
 }
 
-V_INLINE void tile_set(struct tile *t, const struct kvs_geom *g, uint32_t h, const struct kvs_span *span, uint32_t i)
+V_INLINE void tile_set(struct tile *t, const struct kvs_geom *g, uint32_t h,
+		       const struct kvs_span *span, uint32_t i)
 {
 	const uint16_t *k = (const uint16_t *)span->record + (size_t)h * g->group * g->head_dim;
 	size_t v = (size_t)g->n_kv_heads * g->group * g->head_dim;
@@ -50,13 +51,15 @@ V_INLINE v_f32 tile_logits(const struct tile *t, const float *q, uint32_t dim, c
 
 #pragma GCC unroll 4
 			for (int r = 0; r < rows; r++)
-				sum[4 * r + j] = v_fma(v_load(q + (size_t)r * dim + d), k, sum[4 * r + j]);
+				sum[4 * r + j] =
+					v_fma(v_load(q + (size_t)r * dim + d), k, sum[4 * r + j]);
 		}
 	}
 	return v_min(v_sums(sum), t->visible);
 }
 
-V_INLINE void tile_add(const struct tile *t, v_f32 weights, float *acc, uint32_t dim, const int rows)
+V_INLINE void tile_add(const struct tile *t, v_f32 weights, float *acc, uint32_t dim,
+		       const int rows)
 {
 	float lanes[V_WIDTH];
 	v_f32 p[V_WIDTH];
@@ -94,12 +97,14 @@ V_INLINE void rows_rescale(float *acc, v_f32 factors, uint32_t dim, const int ro
 		v_f32 factor = v_set(lanes[4 * r]);
 
 		for (uint32_t d = 0; d < dim; d += V_WIDTH)
-			v_store(acc + (size_t)r * dim + d, v_mul(v_load(acc + (size_t)r * dim + d), factor));
+			v_store(acc + (size_t)r * dim + d,
+				v_mul(v_load(acc + (size_t)r * dim + d), factor));
 	}
 }
 
-V_INLINE void attend_rows(const struct kvs_geom *g, uint32_t h, const float *q, const struct kvs_span *spans,
-			  uint32_t n_spans, float *m, float *l, float *acc, const int rows)
+V_INLINE void attend_rows(const struct kvs_geom *g, uint32_t h, const float *q,
+			  const struct kvs_span *spans, uint32_t n_spans, float *m, float *l,
+			  float *acc, const int rows)
 {
 	uint32_t dim = g->head_dim;
 	float most[4] = { 0 }, sums[4] = { 0 }, lanes[V_WIDTH];
@@ -138,8 +143,8 @@ V_INLINE void attend_rows(const struct kvs_geom *g, uint32_t h, const float *q, 
 		l[r] = lanes[4 * r];
 }
 
-static void attend(const struct kvs_geom *g, uint32_t h, const float *q, const struct kvs_span *spans, uint32_t n_spans,
-		   struct kvs_softmax *state)
+static void attend(const struct kvs_geom *g, uint32_t h, const float *q,
+		   const struct kvs_span *spans, uint32_t n_spans, struct kvs_softmax *state)
 {
 	uint32_t rows = g->n_heads / g->n_kv_heads;
 
@@ -168,8 +173,9 @@ static void attend(const struct kvs_geom *g, uint32_t h, const float *q, const s
 	}
 }
 
-V_INLINE void logits_rows(const struct kvs_geom *g, uint32_t h, const float *q, const struct kvs_span *spans,
-			  uint32_t n_spans, float *out, uint32_t ld, const int rows)
+V_INLINE void logits_rows(const struct kvs_geom *g, uint32_t h, const float *q,
+			  const struct kvs_span *spans, uint32_t n_spans, float *out, uint32_t ld,
+			  const int rows)
 {
 	float lanes[V_WIDTH];
 	struct tile t;
@@ -187,8 +193,8 @@ V_INLINE void logits_rows(const struct kvs_geom *g, uint32_t h, const float *q, 
 	}
 }
 
-static void logits(const struct kvs_geom *g, uint32_t h, const float *q, const struct kvs_span *spans, uint32_t n_spans,
-		   float *out, uint32_t ld)
+static void logits(const struct kvs_geom *g, uint32_t h, const float *q,
+		   const struct kvs_span *spans, uint32_t n_spans, float *out, uint32_t ld)
 {
 	uint32_t rows = g->n_heads / g->n_kv_heads;
 

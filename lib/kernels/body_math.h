@@ -3,7 +3,7 @@
  * Elementwise functions and small products.
  */
 
-#define EXP_LOWEST -87.0f	/* below, exp() is 0: no denormal is ever made */
+#define EXP_LOWEST -87.0f /* below, exp() is 0: no denormal is ever made */
 #define EXP_HIGHEST 88.0f
 
 /*
@@ -119,15 +119,16 @@ static float dot(const float *a, const float *b, uint32_t n)
 	return v_sum(sum);
 }
 
-static void matmul_nt(const float *a, uint32_t lda, const float *b, uint32_t ldb, float *c, uint32_t ldc,
-		      uint32_t m, uint32_t n, uint32_t k)
+static void matmul_nt(const float *a, uint32_t lda, const float *b, uint32_t ldb, float *c,
+		      uint32_t ldc, uint32_t m, uint32_t n, uint32_t k)
 {
 	for (uint32_t i = 0; i < m; i++)
 		for (uint32_t j = 0; j < n; j++)
 			c[(size_t)i * ldc + j] = dot(a + (size_t)i * lda, b + (size_t)j * ldb, k);
 }
 
-static void combine(const float *w, const float *x, uint32_t ldx, uint32_t m, float *out, uint32_t n)
+static void combine(const float *w, const float *x, uint32_t ldx, uint32_t m, float *out,
+		    uint32_t n)
 {
 	float rest[V_WIDTH] = { 0 };
 	uint32_t i;

@@ -39,41 +39,42 @@ V_INLINE void m_put_rows(m_word *p, const v_f32 *rows)
 #endif
 
 struct block {
-	uint32_t token, n;		/* tokens [token, token + n) */
-	m_word *k;			/* [head_dim / M_STEP][KVS_BLOCK][M_STEP], 0 beyond n */
-	m_word *v;			/* [KVS_BLOCK / M_STEP][head_dim][M_STEP], 0 beyond n */
+	uint32_t token, n; /* tokens [token, token + n) */
+	m_word *k;	   /* [head_dim / M_STEP][KVS_BLOCK][M_STEP], 0 beyond n */
+	m_word *v;	   /* [KVS_BLOCK / M_STEP][head_dim][M_STEP], 0 beyond n */
 };
 
 struct cursor {
 	const struct kvs_span *span, *end;
-	uint32_t used;			/* tokens of *span */
+	uint32_t used; /* tokens of *span */
 };
 
-struct rows {				/* of one call */
+struct rows { /* of one call */
 	const struct kvs_geom *g;
 	const float *q;
-	uint32_t q_stride, n, heads;	/* n tokens of `heads` rows each */
+	uint32_t q_stride, n, heads; /* n tokens of `heads` rows each */
 	uint32_t pos, window;
 	float scale;
 	struct kvs_softmax *state;
 	uint32_t acc_stride;
-	float *unused;			/* [head_dim]: the accumulator of rows that are none */
+	float *unused; /* [head_dim]: the accumulator of rows that are none */
 };
 
-struct matrix {				/* MATRIX_ROWS rows against one block */
+struct matrix { /* MATRIX_ROWS rows against one block */
 	float *acc[MATRIX_ROWS];
-	uint32_t index[MATRIX_ROWS];	/* in state; UINT32_MAX: not a row, or sees nothing of the block */
-	uint32_t low[MATRIX_ROWS], high[MATRIX_ROWS];	/* tokens of the block that the row sees */
-	uint32_t first, end;		/* tokens that any of the rows sees */
-	float factor[MATRIX_ROWS];	/* of acc before the block is added */
-	m_word q[MATRIX_ROWS][KVS_MOST_DIM] __attribute__((aligned(64)));	/* scaled */
-	float s[MATRIX_ROWS][KVS_BLOCK] __attribute__((aligned(64)));		/* logits */
-	m_word p[MATRIX_ROWS][KVS_BLOCK] __attribute__((aligned(64)));		/* weights */
+	uint32_t index
+		[MATRIX_ROWS]; /* in state; UINT32_MAX: not a row, or sees nothing of the block */
+	uint32_t low[MATRIX_ROWS], high[MATRIX_ROWS]; /* tokens of the block that the row sees */
+	uint32_t first, end;			      /* tokens that any of the rows sees */
+	float factor[MATRIX_ROWS];		      /* of acc before the block is added */
+	m_word q[MATRIX_ROWS][KVS_MOST_DIM] __attribute__((aligned(64))); /* scaled */
+	float s[MATRIX_ROWS][KVS_BLOCK] __attribute__((aligned(64)));	  /* logits */
+	m_word p[MATRIX_ROWS][KVS_BLOCK] __attribute__((aligned(64)));	  /* weights */
 };
 
 /* Pointers to the next tokens of the cursor; returns how many there were. */
-static uint32_t cursor_take(struct cursor *c, const struct kvs_geom *g, uint32_t h, const uint16_t **k,
-			    const uint16_t **v)
+static uint32_t cursor_take(struct cursor *c, const struct kvs_geom *g, uint32_t h,
+			    const uint16_t **k, const uint16_t **v)
 {
 	size_t head = (size_t)h * g->group * g->head_dim;
 	size_t values = (size_t)g->n_kv_heads * g->group * g->head_dim;
@@ -85,7 +86,8 @@ static uint32_t cursor_take(struct cursor *c, const struct kvs_geom *g, uint32_t
 			c->used = 0;
 			continue;
 		}
-		k[n] = (const uint16_t *)c->span->record + head + (size_t)(c->span->first + c->used) * g->head_dim;
+		k[n] = (const uint16_t *)c->span->record + head +
+		       (size_t)(c->span->first + c->used) * g->head_dim;
 		v[n] = k[n] + values;
 		c->used++;
 		n++;
@@ -124,7 +126,8 @@ static void block_pack(struct block *b, uint32_t dim, const uint16_t **k, const 
 }
 
 /* Tokens of the block that the token `at` sees: from *low, below *high. */
-static void rows_visible(const struct rows *r, const struct block *b, uint32_t at, uint32_t *low, uint32_t *high)
+static void rows_visible(const struct rows *r, const struct block *b, uint32_t at, uint32_t *low,
+			 uint32_t *high)
 {
 	uint32_t from = r->window && at + 1 > r->window ? at + 1 - r->window : 0;
 
@@ -164,8 +167,8 @@ static int matrix_set(struct matrix *x, const struct rows *r, const struct block
 }
 
 /* c [MATRIX_ROWS][vectors] += a [MATRIX_ROWS][lda] * b [steps][ldb], M_STEP products a step */
-V_INLINE void matrix_add(v_f32 c[MATRIX_ROWS][MATRIX_VECTORS], const m_word *a, size_t lda, const m_word *b, size_t ldb,
-			 uint32_t steps, const int vectors)
+V_INLINE void matrix_add(v_f32 c[MATRIX_ROWS][MATRIX_VECTORS], const m_word *a, size_t lda,
+			 const m_word *b, size_t ldb, uint32_t steps, const int vectors)
 {
 	for (uint32_t k = 0; k < steps; k++, a += M_STEP, b += ldb) {
 		m_vector row[MATRIX_VECTORS];
@@ -184,7 +187,8 @@ V_INLINE void matrix_add(v_f32 c[MATRIX_ROWS][MATRIX_VECTORS], const m_word *a, 
 	}
 }
 
-V_INLINE void matrix_logits(struct matrix *x, const struct block *b, uint32_t dim, uint32_t t, const int vectors)
+V_INLINE void matrix_logits(struct matrix *x, const struct block *b, uint32_t dim, uint32_t t,
+			    const int vectors)
 {
 	v_f32 c[MATRIX_ROWS][MATRIX_VECTORS];
 
@@ -193,7 +197,8 @@ V_INLINE void matrix_logits(struct matrix *x, const struct block *b, uint32_t di
 #pragma GCC unroll 4
 		for (int j = 0; j < vectors; j++)
 			c[i][j] = v_set(0.0f);
-	matrix_add(c, x->q[0], KVS_MOST_DIM, b->k + t * M_STEP, KVS_BLOCK * M_STEP, dim / M_STEP, vectors);
+	matrix_add(c, x->q[0], KVS_MOST_DIM, b->k + t * M_STEP, KVS_BLOCK * M_STEP, dim / M_STEP,
+		   vectors);
 #pragma GCC unroll 8
 	for (int i = 0; i < MATRIX_ROWS; i++)
 #pragma GCC unroll 4
@@ -201,7 +206,8 @@ V_INLINE void matrix_logits(struct matrix *x, const struct block *b, uint32_t di
 			v_store(x->s[i] + t + j * V_WIDTH, c[i][j]);
 }
 
-V_INLINE void matrix_values(struct matrix *x, const struct block *b, uint32_t dim, uint32_t d, const int vectors)
+V_INLINE void matrix_values(struct matrix *x, const struct block *b, uint32_t dim, uint32_t d,
+			    const int vectors)
 {
 	uint32_t first = x->first / M_STEP, steps = (x->end + M_STEP - 1) / M_STEP - first;
 	v_f32 c[MATRIX_ROWS][MATRIX_VECTORS];
@@ -214,8 +220,8 @@ V_INLINE void matrix_values(struct matrix *x, const struct block *b, uint32_t di
 		for (int j = 0; j < vectors; j++)
 			c[i][j] = v_mul(v_load(x->acc[i] + d + j * V_WIDTH), factor);
 	}
-	matrix_add(c, x->p[0] + first * M_STEP, KVS_BLOCK, b->v + ((size_t)first * dim + d) * M_STEP,
-		   (size_t)dim * M_STEP, steps, vectors);
+	matrix_add(c, x->p[0] + first * M_STEP, KVS_BLOCK,
+		   b->v + ((size_t)first * dim + d) * M_STEP, (size_t)dim * M_STEP, steps, vectors);
 #pragma GCC unroll 8
 	for (int i = 0; i < MATRIX_ROWS; i++)
 #pragma GCC unroll 4
@@ -230,7 +236,9 @@ V_INLINE void matrix_softmax(struct matrix *x, uint32_t i, const struct rows *r)
 #define HIDE4 -INFINITY, -INFINITY, -INFINITY, -INFINITY
 #define SHOW4 INFINITY, INFINITY, INFINITY, INFINITY
 #define FOUR(x) x, x, x, x
-		FOUR(FOUR(HIDE4)), FOUR(FOUR(SHOW4)), FOUR(FOUR(HIDE4)),
+		FOUR(FOUR(HIDE4)),
+		FOUR(FOUR(SHOW4)),
+		FOUR(FOUR(HIDE4)),
 	};
 	uint32_t n = (x->end + V_WIDTH - 1) / V_WIDTH;
 	float *m = &r->state->m[x->index[i]], *l = &r->state->l[x->index[i]], *s = x->s[i];
@@ -307,14 +315,15 @@ V_INLINE void matrix_block(struct matrix *x, const struct rows *r, const struct 
 	}
 }
 
-static void prefill(const struct kvs_geom *g, uint32_t h, const float *q, uint32_t q_stride, uint32_t n_rows,
-		    uint32_t pos, uint32_t window, float scale, const struct kvs_span *spans, uint32_t n_spans,
-		    struct kvs_softmax *state, uint32_t acc_stride, void *scratch)
+static void prefill(const struct kvs_geom *g, uint32_t h, const float *q, uint32_t q_stride,
+		    uint32_t n_rows, uint32_t pos, uint32_t window, float scale,
+		    const struct kvs_span *spans, uint32_t n_spans, struct kvs_softmax *state,
+		    uint32_t acc_stride, void *scratch)
 {
 	m_word *aligned = (m_word *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
 	float unused[KVS_MOST_DIM] = { 0 };
-	struct rows r = { g, q, q_stride, n_rows, g->n_heads / g->n_kv_heads, pos, window, scale, state, acc_stride,
-			  unused };
+	struct rows r = { g,	 q,	q_stride,   n_rows, g->n_heads / g->n_kv_heads, pos, window,
+			  scale, state, acc_stride, unused };
 	struct block b = { .k = aligned, .v = aligned + (size_t)KVS_BLOCK * g->head_dim };
 	struct cursor c = { spans, spans + n_spans, 0 };
 	const uint16_t *k[KVS_BLOCK], *v[KVS_BLOCK];

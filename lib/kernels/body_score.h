@@ -7,8 +7,8 @@
 #define TILE_VECTORS ((int)KVS_TILE / V_WIDTH)
 #define SCORE_HEADS (V_WIDTH / 2)
 
-V_INLINE void project_step(const float *a, uint32_t lda, const uint16_t *b, uint32_t ldb, float *c, uint32_t ldc,
-			   uint32_t k, const int rows, const int vectors)
+V_INLINE void project_step(const float *a, uint32_t lda, const uint16_t *b, uint32_t ldb, float *c,
+			   uint32_t ldc, uint32_t k, const int rows, const int vectors)
 {
 	v_f32 sum[4][4];
 
@@ -36,8 +36,8 @@ V_INLINE void project_step(const float *a, uint32_t lda, const uint16_t *b, uint
 			v_store(c + (size_t)i * ldc + j * V_WIDTH, sum[i][j]);
 }
 
-static void project(const float *a, uint32_t lda, const uint16_t *b, uint32_t ldb, float *c, uint32_t ldc, uint32_t m,
-		    uint32_t n, uint32_t k)
+static void project(const float *a, uint32_t lda, const uint16_t *b, uint32_t ldb, float *c,
+		    uint32_t ldc, uint32_t m, uint32_t n, uint32_t k)
 {
 	const uint32_t width = MATRIX_VECTORS * V_WIDTH;
 
@@ -46,20 +46,22 @@ static void project(const float *a, uint32_t lda, const uint16_t *b, uint32_t ld
 
 		wide = n - j < width ? V_WIDTH : width;
 		for (; i + 4 <= m && wide == width; i += 4)
-			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j, ldc, k, 4,
-				     MATRIX_VECTORS);
+			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j,
+				     ldc, k, 4, MATRIX_VECTORS);
 		for (; i + 4 <= m; i += 4)
-			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j, ldc, k, 4, 1);
+			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j,
+				     ldc, k, 4, 1);
 		for (; i < m && wide == width; i++)
-			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j, ldc, k, 1,
-				     MATRIX_VECTORS);
+			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j,
+				     ldc, k, 1, MATRIX_VECTORS);
 		for (; i < m; i++)
-			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j, ldc, k, 1, 1);
+			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j,
+				     ldc, k, 1, 1);
 	}
 }
 
-V_INLINE void score_f16_tile(const uint16_t *tile, uint32_t rank, const float *q, float *out, uint32_t ld, uint32_t n,
-			     const int heads)
+V_INLINE void score_f16_tile(const uint16_t *tile, uint32_t rank, const float *q, float *out,
+			     uint32_t ld, uint32_t n, const int heads)
 {
 	v_f32 sum[SCORE_HEADS][TILE_VECTORS];
 	float items[KVS_TILE];
@@ -89,26 +91,27 @@ V_INLINE void score_f16_tile(const uint16_t *tile, uint32_t rank, const float *q
 	}
 }
 
-static void score_f16(const uint16_t *tiles, uint32_t n, uint32_t rank, const float *q, uint32_t n_heads, float *out,
-		      uint32_t ld)
+static void score_f16(const uint16_t *tiles, uint32_t n, uint32_t rank, const float *q,
+		      uint32_t n_heads, float *out, uint32_t ld)
 {
 	for (uint32_t i = 0; i < n; i += KVS_TILE) {
 		const uint16_t *tile = tiles + (size_t)i * rank;
 		uint32_t h = 0, items = n - i < KVS_TILE ? n - i : KVS_TILE;
 
 		for (; h + SCORE_HEADS <= n_heads; h += SCORE_HEADS)
-			score_f16_tile(tile, rank, q + (size_t)h * rank, out + (size_t)h * ld + i, ld, items,
-				       SCORE_HEADS);
+			score_f16_tile(tile, rank, q + (size_t)h * rank, out + (size_t)h * ld + i,
+				       ld, items, SCORE_HEADS);
 		for (; h < n_heads; h++)
-			score_f16_tile(tile, rank, q + (size_t)h * rank, out + (size_t)h * ld + i, ld, items, 1);
+			score_f16_tile(tile, rank, q + (size_t)h * rank, out + (size_t)h * ld + i,
+				       ld, items, 1);
 	}
 }
 
 #ifdef V_DIGITS
 #include "body_score_q4.h"
 #else
-static void score_q4(const uint8_t *tiles, const uint16_t *scales, uint32_t n, const struct kvs_q8 *q, float *out,
-		     uint32_t ld)
+static void score_q4(const uint8_t *tiles, const uint16_t *scales, uint32_t n,
+		     const struct kvs_q8 *q, float *out, uint32_t ld)
 {
 	for (uint32_t t = 0; t < n; t += KVS_TILE) {
 		const uint8_t *tile = tiles + (size_t)t * q->rank / 2;
@@ -124,7 +127,8 @@ static void score_q4(const uint8_t *tiles, const uint16_t *scales, uint32_t n, c
 				for (uint32_t i = 0; i < 4 * KVS_TILE; i++) {
 					uint8_t z = tile[(size_t)r / 2 * KVS_TILE + i];
 
-					sum[i / 4] += (z & 15) * x[r + i % 4] + (z >> 4) * x[r + 4 + i % 4];
+					sum[i / 4] += (z & 15) * x[r + i % 4] +
+						      (z >> 4) * x[r + 4 + i % 4];
 				}
 			for (uint32_t i = 0; i < items; i++)
 				out[(size_t)h * ld + t + i] =

@@ -7,8 +7,8 @@
 
 #define Q4_HEADS 8
 
-V_INLINE void score_q4_vector(const uint8_t *tile, v_f32 scale, const struct kvs_q8 *q, uint32_t h, float *out,
-			      uint32_t ld, uint32_t n, const int heads)
+V_INLINE void score_q4_vector(const uint8_t *tile, v_f32 scale, const struct kvs_q8 *q, uint32_t h,
+			      float *out, uint32_t ld, uint32_t n, const int heads)
 {
 	const int8_t *x = q->q + (size_t)h * q->rank;
 	v_i32 sum[Q4_HEADS];
@@ -19,7 +19,8 @@ V_INLINE void score_q4_vector(const uint8_t *tile, v_f32 scale, const struct kvs
 	for (uint32_t r = 0; r < q->rank; r += 16) {
 		v_i32 a = v_digits_load(tile + (size_t)r / 2 * KVS_TILE);
 		v_i32 b = v_digits_load(tile + (size_t)(r + 8) / 2 * KVS_TILE);
-		v_i32 z[4] = { v_digits_low(a), v_digits_high(a), v_digits_low(b), v_digits_high(b) };
+		v_i32 z[4] = { v_digits_low(a), v_digits_high(a), v_digits_low(b),
+			       v_digits_high(b) };
 
 #pragma GCC unroll 8
 		for (int i = 0; i < heads; i++)
@@ -31,11 +32,12 @@ V_INLINE void score_q4_vector(const uint8_t *tile, v_f32 scale, const struct kvs
 			      v_mul(v_mul(v_to_f32(sum[i]), scale), v_set(q->scale[h + i])), n);
 }
 
-static void score_q4(const uint8_t *tiles, const uint16_t *scales, uint32_t n, const struct kvs_q8 *q, float *out,
-		     uint32_t ld)
+static void score_q4(const uint8_t *tiles, const uint16_t *scales, uint32_t n,
+		     const struct kvs_q8 *q, float *out, uint32_t ld)
 {
 	for (uint32_t i = 0; i < n; i += V_WIDTH) {
-		const uint8_t *tile = tiles + (size_t)(i / KVS_TILE) * KVS_TILE * q->rank / 2 + 4 * (i % KVS_TILE);
+		const uint8_t *tile = tiles + (size_t)(i / KVS_TILE) * KVS_TILE * q->rank / 2 +
+				      4 * (i % KVS_TILE);
 		uint32_t h = 0, items = n - i < V_WIDTH ? n - i : V_WIDTH;
 		v_f32 scale = v_load_half(scales + i);
 

@@ -23,7 +23,8 @@ static uint64_t random_state = 1;
 /* Which sets run is the machine's affair; generic is always among them. */
 static inline void kernel_sets_find(void)
 {
-	static const char *const names[] = { "generic", "avx2", "avx512", "avx512vnni", "avx512bf16", "neon" };
+	static const char *const names[] = { "generic",	   "avx2",	 "avx512",
+					     "avx512vnni", "avx512bf16", "neon" };
 	const char *was = getenv("KVSWAP_KERNELS");
 	char *keep = was ? strdup(was) : NULL;
 
@@ -38,6 +39,13 @@ static inline void kernel_sets_find(void)
 	else
 		unsetenv("KVSWAP_KERNELS");
 	free(keep);
+}
+
+/* Set i, and the same numbers for each. */
+static inline const struct kvs_kernels *set_of(int i)
+{
+	random_state = 7;
+	return kernel_sets[i];
 }
 
 static inline uint32_t random_below(uint32_t n)
@@ -65,7 +73,8 @@ static inline void random_fill(float *x, size_t n, float scale)
 static inline double half_value(uint16_t h)
 {
 	int exponent = h >> 10 & 31, mantissa = h & 1023;
-	double x = exponent ? (1024 + mantissa) * (double)(1u << exponent) / (1 << 25) : mantissa / (double)(1 << 24);
+	double x = exponent ? (1024 + mantissa) * (double)(1u << exponent) / (1 << 25)
+			    : mantissa / (double)(1 << 24);
 
 	if (exponent == 31)
 		x = mantissa ? (double)NAN : (double)INFINITY;
@@ -90,7 +99,8 @@ static inline uint16_t half_nearest(double x)
 		else
 			high = middle;
 	}
-	if (x - half_value(low) > half_value(high) - x || (x - half_value(low) == half_value(high) - x && low & 1))
+	if (x - half_value(low) > half_value(high) - x ||
+	    (x - half_value(low) == half_value(high) - x && low & 1))
 		low = high;
 	return sign | low;
 }
@@ -106,7 +116,8 @@ static inline void *poisoned(size_t bytes)
 /* Records of n_tokens tokens with values of the given size; f16. */
 static inline uint16_t *random_records(const struct kvs_geom *g, uint32_t n_tokens, float scale)
 {
-	size_t n = (size_t)2 * g->n_kv_heads * g->head_dim * ((n_tokens + g->group - 1) / g->group * g->group);
+	size_t n = (size_t)2 * g->n_kv_heads * g->head_dim *
+		   ((n_tokens + g->group - 1) / g->group * g->group);
 	uint16_t *r = poisoned(n * sizeof(*r));
 
 	for (size_t i = 0; i < n; i++)

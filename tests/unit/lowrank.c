@@ -14,8 +14,12 @@ struct problem {
 /* The workspace is followed by a mark that must stay. */
 static struct problem problem_new(uint32_t n, uint32_t rank)
 {
-	struct problem p = { n, rank, poisoned((kvs_lowrank_doubles(n) + 1) * sizeof(double)), poisoned(n * n * sizeof(double)),
-			     poisoned(n * sizeof(double)), poisoned(n * rank * sizeof(float)) };
+	struct problem p = { n,
+			     rank,
+			     poisoned((kvs_lowrank_doubles(n) + 1) * sizeof(double)),
+			     poisoned(n * n * sizeof(double)),
+			     poisoned(n * sizeof(double)),
+			     poisoned(n * rank * sizeof(float)) };
 
 	p.gram[kvs_lowrank_doubles(n)] = 12345;
 	return p;
@@ -63,7 +67,8 @@ static void check_orthonormal(const struct problem *p)
 			double sum = 0;
 
 			for (uint32_t i = 0; i < p->n; i++)
-				sum += (double)p->basis[i * p->rank + a] * (double)p->basis[i * p->rank + b];
+				sum += (double)p->basis[i * p->rank + a] *
+				       (double)p->basis[i * p->rank + b];
 			ck_assert_double_eq_tol(sum, a == b, 1e-5);
 		}
 }
@@ -71,7 +76,9 @@ static void check_orthonormal(const struct problem *p)
 /* Columns are eigenvectors, the energies are what they capture, and their signs are fixed. */
 START_TEST(eigenvectors)
 {
-	static const uint32_t sizes[][2] = { { 1, 1 }, { 16, 16 }, { 17, 5 }, { 128, 32 }, { 192, 48 } };
+	static const uint32_t sizes[][2] = {
+		{ 1, 1 }, { 16, 16 }, { 17, 5 }, { 128, 32 }, { 192, 48 }
+	};
 
 	random_state = 3;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
@@ -88,13 +95,15 @@ START_TEST(eigenvectors)
 
 			for (uint32_t x = 0; x < p.n; x++)
 				for (uint32_t y = 0; y < p.n; y++)
-					value += (double)p.basis[x * p.rank + r] * p.copy[x * p.n + y] *
+					value += (double)p.basis[x * p.rank + r] *
+						 p.copy[x * p.n + y] *
 						 (double)p.basis[y * p.rank + r];
 			for (uint32_t x = 0; x < p.n; x++) {
 				double along = 0;
 
 				for (uint32_t y = 0; y < p.n; y++)
-					along += p.copy[x * p.n + y] * (double)p.basis[y * p.rank + r];
+					along += p.copy[x * p.n + y] *
+						 (double)p.basis[y * p.rank + r];
 				along -= value * (double)p.basis[x * p.rank + r];
 				rest += along * along;
 				if (fabs((double)p.basis[x * p.rank + r]) > fabs(most) + 1e-6)
@@ -133,7 +142,8 @@ START_TEST(the_same_twice)
 	struct problem a = problem_new(96, 24), b = problem_new(96, 24);
 
 	random_state = 9;
-	random_gram(&a, 40);	/* fewer tokens than channels: many eigenvalues are nothing but rounding */
+	random_gram(&a,
+		    40); /* fewer tokens than channels: many eigenvalues are nothing but rounding */
 	memcpy(b.gram, a.gram, 96 * 96 * sizeof(double));
 	ck_assert_int_eq(problem_solve(&a), 0);
 	ck_assert_int_eq(problem_solve(&b), 0);
@@ -152,7 +162,9 @@ START_TEST(no_k_at_all)
 	ck_assert_int_eq(problem_solve(&p), 0);
 	check_orthonormal(&p);
 	ck_assert_double_eq(p.energy[0], 1);
-	ck_assert_int_eq(kvs_lowrank_basis(memset(p.gram, 0, 32 * 32 * sizeof(double)), 32, 16, p.basis, NULL), 0);
+	ck_assert_int_eq(kvs_lowrank_basis(memset(p.gram, 0, 32 * 32 * sizeof(double)), 32, 16,
+					   p.basis, NULL),
+			 0);
 	problem_free(&p);
 }
 END_TEST

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+/* The choice of a kernel set, and what all of its kernels are made of. */
+#include "kernel_sets.h"
+
+START_TEST(choice)
+{
+	const struct kvs_kernels *best;
+
+	unsetenv("KVSWAP_KERNELS");
+	best = kvs_kernels_get();
+	ck_assert_ptr_nonnull(best);
+	setenv("KVSWAP_KERNELS", "", 1);
+	ck_assert_ptr_eq(kvs_kernels_get(), best);
+	setenv("KVSWAP_KERNELS", best->name, 1);
+	ck_assert_ptr_eq(kvs_kernels_get(), best);
+	setenv("KVSWAP_KERNELS", "generic", 1);
+	ck_assert_str_eq(kvs_kernels_get()->name, "generic");
+	setenv("KVSWAP_KERNELS", "none", 1);
+	ck_assert_ptr_null(kvs_kernels_get());
+}
+END_TEST
+
+START_TEST(halves_widen)
+{
+	const struct kvs_kernels *kernels = set_of(_i);
+	static uint16_t in[1 << 16];
+	static float out[1 << 16];
+	static uint16_t back[1 << 16];
+
+	for (uint32_t i = 0; i < 1 << 16; i++)
+		in[i] = (uint16_t)i;
+	kernels->from_f16(in, out, 1 << 16);
+	kernels->to_f16(out, back, 1 << 16);
+	for (uint32_t i = 0; i < 1 << 16; i++) {
+		double x = half_value((uint16_t)i);
+
+		if (isnan(x)) {
+			ck_assert_msg(isnan(out[i]), "%04x widens to %g", i, (double)out[i]);
+			ck_assert_msg(isnan(half_value(back[i])), "%04x comes back as %04x", i,
+				      back[i]);
+			continue;
+		}
+		ck_assert_msg((double)out[i] == x && !signbit(out[i]) == !signbit(x),
+			      "%04x widens to %g", i, (double)out[i]);
+		ck_assert_msg(back[i] == i, "%04x comes back as %04x", i, back[i]);
+	}
+}
+END_TEST
+
+START_TEST(floats_narrow)
+{
+	const struct kvs_kernels *kernels = set_of(_i);
+	float in[64];
+	uint16_t out[65];
+
+	for (int round = 0; round < 1000; round++) {
+		uint32_t n = 1 + random_below(64);
+
+		for (uint32_t i = 0; i < n; i++) {
+			double a = half_value((uint16_t)random_below(0x7bff));
+
+			in[i] = random_normal() * ldexpf(1, (int)random_below(50) - 30);
+			if (random_below(2)) /* half way between two neighbours */
+				in[i] = (float)((a + half_value(half_nearest(a) + 1)) / 2);
+		}
+		out[n] = 0xcccc;
+		kernels->to_f16(in, out, n);
+		for (uint32_t i = 0; i < n; i++)
+			ck_assert_msg(out[i] == half_nearest((double)in[i]),
+				      "%a narrows to %04x, not %04x", (double)in[i], out[i],
+				      half_nearest((double)in[i]));
+		ck_assert_uint_eq(out[n], 0xcccc);
+	}
+}
+END_TEST
+
+START_TEST(exponentials)
+{
+	const struct kvs_kernels *kernels = set_of(_i);
+	float x[100], y[101];
+
+	for (int round = 0; round < 2000; round++) {
+		uint32_t n = 1 + random_below(100);
+		float m = random_normal() * 20, sum;
+		double want = 0;
+
+		for (uint32_t i = 0; i < n; i++)
+			x[i] = m - (float)random_below(1 << 24) / (1 << 24) * 95 + 5;
+		x[0] = m;
+		memcpy(y, x, sizeof(x));
+		y[n] = 12345;
+		sum = kernels->exp_sum(y, n, m);
+		for (uint32_t i = 0; i < n; i++) {
+			double e = exp((double)(x[i] - m));
+
+			if (x[i] - m < -87)
+				e = 0;
+			want += e;
+			ck_assert_msg(fabs((double)y[i] - e) <= 2.5e-7 * e, "exp(%.9g) = %.9g",
+				      (double)(x[i] - m), (double)y[i]);
+		}
+		ck_assert_float_eq(y[0], 1);
+		ck_assert_float_eq(y[n], 12345);
+		ck_assert_double_eq_tol((double)sum, want, want * 2e-6);
+	}
+}
+END_TEST
+
+START_TEST(exponentials_at_the_edges)
+{
+	const struct kvs_kernels *kernels = set_of(_i);
+	float x[] = {
+		-INFINITY, -1e30f, -87.5f, -87.0f, 0, 88, 1e30f, INFINITY, NAN, -0.0f, 1e-40f
+	};
+
+	kernels->exp_sum(x, sizeof(x) / sizeof(*x), 0);
+	ck_assert_float_eq(x[0], 0);
+	ck_assert_float_eq(x[1], 0);
+	ck_assert_float_eq(x[2], 0);
+	ck_assert_float_gt(x[3], 1.1754944e-38f);
+	ck_assert_float_eq(x[4], 1);
+	ck_assert_float_eq(x[6], x[5]);
+	ck_assert_float_eq(x[7], x[5]);
+	ck_assert(isfinite(x[5]) && x[5] > 1e38f);
+	ck_assert(isnan(x[8]));
+	ck_assert_float_eq(x[9], 1);
+	ck_assert_float_eq(x[10], 1);
+}
+END_TEST
+
+START_TEST(small_products)
+{
+	const struct kvs_kernels *kernels = set_of(_i);
+	enum { MOST = 70 };
+	static float a[12 * MOST], b[MOST * MOST], c[12 * MOST], w[12];
+	static uint16_t half[64 * 96];
+	static float wide[12 * 96];
+
+	for (int round = 0; round < 100; round++) {
+		uint32_t m = 1 + random_below(12), n = 1 + random_below(MOST),
+			 k = 1 + random_below(MOST);
+		uint32_t columns = 16 * (1 + random_below(6)), depth = 1 + random_below(64);
+
+		random_fill(a, sizeof(a) / sizeof(*a), 1);
+		random_fill(b, sizeof(b) / sizeof(*b), 1);
+		random_fill(w, 12, 1);
+		for (uint32_t i = 0; i < 64 * 96; i++)
+			half[i] = half_nearest((double)random_normal());
+		memset(c, 0xcc, sizeof(c));
+		kernels->matmul_nt(a, MOST, b, MOST, c, MOST, m, n, k);
+		for (uint32_t i = 0; i < m; i++)
+			for (uint32_t j = 0; j < n; j++) {
+				double sum = 0;
+
+				for (uint32_t x = 0; x < k; x++)
+					sum += (double)a[i * MOST + x] * (double)b[j * MOST + x];
+				ck_assert_double_eq_tol((double)c[i * MOST + j], sum, 1e-4);
+			}
+		memset(wide, 0xcc, sizeof(wide));
+		kernels->project(a, MOST, half, 96, wide, 96, m, columns, depth);
+		for (uint32_t i = 0; i < m; i++)
+			for (uint32_t j = 0; j < columns; j++) {
+				double sum = 0;
+
+				for (uint32_t x = 0; x < depth; x++)
+					sum += (double)a[i * MOST + x] *
+					       half_value(half[x * 96 + j]);
+				ck_assert_double_eq_tol((double)wide[i * 96 + j], sum, 1e-4);
+			}
+		kernels->combine(w, a, MOST, m, c, n);
+		for (uint32_t j = 0; j < n; j++) {
+			double sum = 0;
+
+			for (uint32_t i = 0; i < m; i++)
+				sum += (double)w[i] * (double)a[i * MOST + j];
+			ck_assert_double_eq_tol((double)c[j], sum, 1e-4);
+		}
+		ck_assert_float_eq(kernels->max(a, n), ({
+					   float most = a[0];
+
+					   for (uint32_t i = 1; i < n; i++)
+						   most = fmaxf(most, a[i]);
+					   most;
+				   }));
+	}
+}
+END_TEST
+
+Suite *suite_kernels(void)
+{
+	Suite *suite = suite_create("kernels");
+	TCase *c = tcase_create("words");
+
+	kernel_sets_find();
+	tcase_set_timeout(c, 120);
+	tcase_add_test(c, choice);
+	tcase_add_loop_test(c, halves_widen, 0, n_kernel_sets);
+	tcase_add_loop_test(c, floats_narrow, 0, n_kernel_sets);
+	tcase_add_loop_test(c, exponentials, 0, n_kernel_sets);
+	tcase_add_loop_test(c, exponentials_at_the_edges, 0, n_kernel_sets);
+	tcase_add_loop_test(c, small_products, 0, n_kernel_sets);
+	suite_add_tcase(suite, c);
+	return suite;
+}
