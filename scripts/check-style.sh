@@ -18,7 +18,8 @@ mapfile -t licensed < <(tracked '*.c' '*.h' '*.sh' '*.py' '*.mk' '*.map' Makefil
 
 for f in "${licensed[@]}"; do
     case $f in
-    kmod/*) want='GPL-2.0-only' ;;
+    kmod/*.mk) want='MIT' ;;
+    kmod/* | Kbuild) want='GPL-2.0-only' ;;
     include/uapi/*) want='(GPL-2.0 WITH Linux-syscall-note) OR MIT' ;;
     *) want='MIT' ;;
     esac
