@@ -39,7 +39,7 @@ else
 fi
 
 if command -v shellcheck >/dev/null; then
-    shellcheck -x -P SCRIPTDIR "${scripts[@]}" || failed=1
+    shellcheck -S warning -x -P SCRIPTDIR "${scripts[@]}" || failed=1
 else
     missing shellcheck "${#scripts[@]} scripts"
 fi
