@@ -252,6 +252,24 @@ START_TEST(xfs_on_loop)
 }
 END_TEST
 
+/* btrfs files have a device number of their own; the mount table names the disk. */
+START_TEST(btrfs_on_loop)
+{
+	int loop = file_system(__func__, "mkfs.btrfs -qf %s", "btrfs", 160 * MIB, 4096, _i);
+
+	if (loop < 0)
+		return;
+	open_store("m", 8 * MIB, false);
+	ck_assert_uint_eq(store.block_bytes, 4096);
+	ck_assert_msg(store.direct == _i, "%s", store.direct_why);
+	if (!_i)
+		ck_assert_ptr_nonnull(strstr(store.direct_why, "loop"));
+	round_trip(4096);
+	kvs_store_close(&store);
+	close(loop);
+}
+END_TEST
+
 static int loop_device(const char *test, uint32_t sector, char path[32])
 {
 	disk_file("disk", 16 * MIB);
@@ -462,6 +480,7 @@ Suite *suite_store_places(void)
 	tcase_add_loop_test(tc, ext4_on_loop, 0, 4);
 	tcase_add_test(tc, ext4_with_data_journal_is_not_direct);
 	tcase_add_test(tc, xfs_on_loop);
+	tcase_add_loop_test(tc, btrfs_on_loop, 0, 2);
 	tcase_add_loop_test(tc, block_device, 0, 2);
 	tcase_add_test(tc, device_is_discarded);
 	tcase_add_test(tc, device_in_use);
