@@ -7,7 +7,8 @@
 #include "kvswap/report.h"
 
 static const struct command *const commands[] = {
-	&command_probe, &command_calc, &command_load, &command_unload, &command_status,
+	&command_probe,	 &command_calc,	  &command_load,
+	&command_unload, &command_status, &command_metrics,
 };
 
 static int help(void)
