@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+/*
+ * `kvswap-bench prefill`: the speed of reading a prompt. Our runner with its KV cache on disk and dense in memory,
+ * and libllama in the way (threads, waiting) that was fastest on the beginning of the prompt.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "kvswap/interrupt.h"
+#include "kvswap/report.h"
+#include "results.h"
+#include "sides.h"
+
+#define TRIAL_TOKENS 512
+#define TRIALS 3
+
+struct prefill_bench {
+	struct bench bench;
+	struct subject subject;
+	struct sides sides;
+	struct engine_info info;
+};
+
+static int start(struct prefill_bench *p)
+{
+	int rc = sides_start(&p->sides, ENGINE_DISK, NULL);
+
+	if (!rc)
+		rc = sides_start(&p->sides, ENGINE_DENSE, NULL);
+	if (!rc)
+		rc = sides_start_llama(&p->sides);
+	return rc;
+}
+
+/* Leaves only the fastest way to run libllama, with nothing measured. */
+static int try_llama(struct prefill_bench *p)
+{
+	struct sides *s = &p->sides;
+	uint32_t n = p->bench.depth < TRIAL_TOKENS ? p->bench.depth : TRIAL_TOKENS;
+	struct side *best;
+	int rc = DONE;
+
+	sides_add_llama(s, WORKER_FILL);
+	for (uint32_t i = 0; !rc && i < (s->n > 1 ? TRIALS : 1); i++)
+		rc = sides_measure(s, i, n);
+	if (rc)
+		return rc;
+	best = sides_best(s, ENGINE_LLAMA, WORKER_FILL);
+	if (best != &s->side[0])
+		s->side[0] = *best;
+	s->side[0].series.n = 0;
+	s->n = 1;
+	return DONE;
+}
+
+static int measure(struct prefill_bench *p)
+{
+	struct sides *s = &p->sides;
+	int rc = try_llama(p);
+
+	sides_add(s, ENGINE_DISK, WORKER_FILL);
+	sides_add(s, ENGINE_DENSE, WORKER_FILL);
+	for (uint32_t i = 0; !rc && i < p->bench.repeat; i++)
+		rc = sides_measure(s, i, p->bench.depth);
+	return rc ? rc : sides_info(s, ENGINE_DISK, &p->info);
+}
+
+static void json_more(struct json *j, const void *arg)
+{
+	const struct prefill_bench *p = arg;
+
+	sides_json(j, &p->info, &p->bench, &p->subject.model);
+}
+
+static int show(struct prefill_bench *p)
+{
+	const struct series *series[MOST_SIDES];
+	const struct series *disk = &sides_best(&p->sides, ENGINE_DISK, WORKER_FILL)->series;
+	char title[256];
+	struct results r = {
+		.argc = p->bench.argc, .argv = p->bench.argv, .json = p->bench.run.json, .title = title,
+		.series = series, .more = json_more, .arg = p,
+	};
+
+	for (uint32_t n = 0; n < p->sides.n; n++)
+		series[r.n_series++] = &p->sides.side[n].series;
+	results_add(&r, ratio_of("prefill_over_llamacpp", disk,
+				 &sides_best(&p->sides, ENGINE_LLAMA, WORKER_FILL)->series));
+	results_add(&r, ratio_of("prefill_disk_over_dense", disk,
+				 &sides_best(&p->sides, ENGINE_DENSE, WORKER_FILL)->series));
+	snprintf(title, sizeof(title), "%s, %u layers; KV cache by %s, %s; kernels %s",
+		 p->subject.model.arch_name, p->subject.model.n_layers, p->info.backend,
+		 p->info.direct_io ? "direct I/O" : "no direct I/O", p->info.kernels);
+	return results_write(&r);
+}
+
+static int run(struct prefill_bench *p)
+{
+	int rc = subject_open(&p->subject, &p->bench);
+
+	if (rc)
+		return rc;
+	results_note_load();
+	rc = start(p);
+	if (!rc)
+		rc = measure(p);
+	if (!rc)
+		rc = show(p);
+	sides_end(&p->sides);
+	subject_close(&p->subject);
+	return rc;
+}
+
+int prefill_main(int argc, char **argv)
+{
+	struct prefill_bench *p = calloc(1, sizeof(*p));
+	enum parsed parsed;
+	int rc;
+
+	if (!p)
+		return report_fail("out of memory");
+	parsed = bench_parse(&p->bench, argc, argv);
+	if (parsed != PARSED) {
+		free(p);
+		return parsed == PARSED_HELP ? DONE : WRONG_USAGE;
+	}
+	interrupt_catch();
+	p->sides.bench = &p->bench;
+	p->sides.progress = p->bench.run.progress || isatty(STDERR_FILENO);
+	rc = run(p);
+	free(p);
+	return rc;
+}

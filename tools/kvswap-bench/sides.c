@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+/* See sides.h. */
+#include "sides.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kvswap/report.h"
+
+int sides_start(struct sides *s, enum engine_kind kind, char *const *more)
+{
+	return worker_start(&s->ours[kind], s->bench, kind, NULL, more);
+}
+
+int sides_start_llama(struct sides *s)
+{
+	static const char *const policies[MOST_POLICIES] = { "passive", "active", NULL };
+	uint32_t n = s->bench->run.n_threads > 1 ? MOST_POLICIES : 1;	/* one thread waits for nobody */
+	int rc = DONE;
+
+	while (!rc && s->n_llama < n) {
+		rc = worker_start(&s->llama[s->n_llama], s->bench, ENGINE_LLAMA, policies[s->n_llama], NULL);
+		s->n_llama += !rc;
+	}
+	return rc;
+}
+
+void sides_end(struct sides *s)
+{
+	for (uint32_t i = 0; i < N_ENGINES; i++)
+		worker_end(&s->ours[i]);
+	for (uint32_t i = 0; i < s->n_llama; i++)
+		worker_end(&s->llama[i]);
+}
+
+static void name_series(struct side *side, const struct bench *b)
+{
+	const char *what = side->kind == ENGINE_LLAMA ? "" : "kvswap ";
+	uint32_t depth = side->op == WORKER_ZERO ? 0 : b->depth;
+	char *name = side->series.name;
+	size_t bytes = sizeof(side->series.name);
+
+	if (side->op == WORKER_FILL)
+		snprintf(name, bytes, "%s%s, prompt of %u", what, engine_names[side->kind], depth);
+	else
+		snprintf(name, bytes, "%s%s, depth %u", what, engine_names[side->kind], depth);
+	side->series.unit = "tokens/s";
+	snprintf(side->series.how, sizeof(side->series.how), "%u thread%s%s%s", side->threads,
+		 side->threads > 1 ? "s" : "", side->worker->policy && side->threads > 1 ? ", waiting " : "",
+		 side->worker->policy && side->threads > 1 ? side->worker->policy : "");
+}
+
+static void add(struct sides *s, struct worker *w, enum engine_kind kind, enum worker_op op, uint32_t threads)
+{
+	struct side *side = &s->side[s->n++];
+
+	memset(side, 0, sizeof(*side));
+	side->worker = w;
+	side->kind = kind;
+	side->op = op;
+	side->threads = threads;
+	name_series(side, s->bench);
+}
+
+void sides_add(struct sides *s, enum engine_kind kind, enum worker_op op)
+{
+	add(s, &s->ours[kind], kind, op, s->bench->run.n_threads);
+}
+
+void sides_add_llama(struct sides *s, enum worker_op op)
+{
+	uint32_t counts[MOST_THREAD_COUNTS], n = bench_thread_counts(s->bench, counts);
+
+	for (uint32_t p = 0; p < s->n_llama; p++)
+		for (uint32_t i = 0; i < n; i++)
+			if (p == 0 || counts[i] > 1)
+				add(s, &s->llama[p], ENGINE_LLAMA, op, counts[i]);
+}
+
+int side_measure(struct sides *s, struct side *side, uint32_t n)
+{
+	struct worker_request request = { .op = side->op, .n = n, .threads = side->threads };
+	struct worker_reply reply;
+	int rc;
+
+	if (s->progress)
+		report_progress("%s, %s, repetition %u of %u", side->series.name, side->series.how,
+				side->series.n + 1, s->bench->repeat);
+	rc = worker_call(side->worker, &request, &reply);
+	report_progress_end();
+	if (!rc)
+		series_add(&side->series, n / ((double)reply.wall_ns / 1e9), (double)reply.cpu_ns / 1e6 / n);
+	return rc;
+}
+
+int sides_measure(struct sides *s, uint32_t repetition, uint32_t n)
+{
+	int rc = DONE;
+
+	for (uint32_t i = 0; !rc && i < s->n; i++)
+		rc = side_measure(s, &s->side[(repetition + i) % s->n], n);
+	return rc;
+}
+
+struct side *sides_best(struct sides *s, enum engine_kind kind, enum worker_op op)
+{
+	struct side *best = NULL;
+
+	for (uint32_t i = 0; i < s->n; i++) {
+		struct side *side = &s->side[i];
+
+		if (side->kind != kind || side->op != op)
+			continue;
+		if (!best || series_rate(&side->series) > series_rate(&best->series))
+			best = side;
+	}
+	return best;
+}
+
+int sides_info(struct sides *s, enum engine_kind kind, struct engine_info *info)
+{
+	struct worker_request request = { .op = WORKER_INFO };
+	struct worker_reply reply;
+	int rc = worker_call(&s->ours[kind], &request, &reply);
+
+	if (!rc)
+		*info = reply.info;
+	return rc;
+}
+
+static void json_model(struct json *j, const struct bench *b, const struct model *m)
+{
+	json_open(j, "model", '{');
+	json_text(j, "file", b->run.model);
+	json_text(j, "arch", m->arch_name);
+	json_uint(j, "layers", m->n_layers);
+	json_uint(j, "heads", m->n_heads);
+	json_uint(j, "kv_heads", m->n_kv_heads);
+	json_uint(j, "head_dim", m->head_dim);
+	json_close(j, '}');
+}
+
+static void json_settings(struct json *j, const struct engine_info *info)
+{
+	json_open(j, "settings", '{');
+	json_uint(j, "group", info->group);
+	json_uint(j, "select", info->select);
+	json_text(j, "predictor", info->predictor);
+	json_uint(j, "rank", info->rank);
+	json_uint(j, "reuse", info->reuse);
+	json_uint(j, "record_bytes", info->record_bytes);
+	json_close(j, '}');
+}
+
+static void json_memory(struct json *j, const struct engine_info *info)
+{
+	json_open(j, "memory", '{');
+	json_uint(j, "kv_full_bytes", info->full_bytes);
+	json_uint(j, "kv_resident_peak_bytes", info->resident_peak);
+	json_uint(j, "budget_bytes", info->budget);
+	json_close(j, '}');
+}
+
+static void json_decode(struct json *j, const struct engine_info *info)
+{
+	const struct engine_stages *t = &info->stages;
+
+	json_open(j, "selection", '{');
+	json_number(j, "hit_rate", info->hit_rate);
+	json_number(j, "predicted_recall", info->foreseen);
+	json_number(j, "coverage", info->coverage);
+	json_number(j, "bytes_read_per_token", info->read_per_token);
+	json_close(j, '}');
+	json_open(j, "stages", '{');
+	json_number(j, "compute", t->weights);
+	json_number(j, "estimate", t->estimate);
+	json_number(j, "append", t->append);
+	json_number(j, "score", t->score);
+	json_number(j, "attend", t->attend);
+	json_number(j, "wait", t->wait);
+	json_close(j, '}');
+}
+
+void sides_json(struct json *j, const struct engine_info *info, const struct bench *b, const struct model *m)
+{
+	json_model(j, b, m);
+	json_uint(j, "depth", b->depth);
+	json_uint(j, "threads", b->run.n_threads);
+	json_text(j, "backend", info->backend);
+	json_bool(j, "direct_io", info->direct_io);
+	json_text(j, "kernels", info->kernels);
+	json_settings(j, info);
+	json_memory(j, info);
+	if (info->stages.weights > 0)
+		json_decode(j, info);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The sides of a comparison on a model: their processes, and what is measured of each. Of libllama there are
+ * several, one for each way to wait and each number of threads; the best of them is the one that counts.
+ */
+#ifndef BENCH_SIDES_H
+#define BENCH_SIDES_H
+
+#include "kvswap/json.h"
+#include "stats.h"
+#include "worker.h"
+
+#define MOST_POLICIES 3
+#define MOST_SIDES (N_ENGINES + 1 + 2 * MOST_POLICIES * MOST_THREAD_COUNTS)
+
+struct side {
+	struct worker *worker;
+	enum engine_kind kind;
+	enum worker_op op;	/* FILL, DEEP or ZERO */
+	uint32_t threads;
+	struct series series;
+};
+
+struct sides {
+	const struct bench *bench;
+	struct worker ours[N_ENGINES];			/* by kind; not of libllama */
+	struct worker llama[MOST_POLICIES];
+	uint32_t n_llama;
+	struct side side[MOST_SIDES];
+	uint32_t n;
+	bool progress;
+};
+
+/* Starts one process of a kind of ours, or of libllama one for each wait policy that makes a difference. */
+int sides_start(struct sides *s, enum engine_kind kind, char *const *more);
+int sides_start_llama(struct sides *s);
+void sides_end(struct sides *s);
+
+/* One side of ours; for libllama all ways to run it. */
+void sides_add(struct sides *s, enum engine_kind kind, enum worker_op op);
+void sides_add_llama(struct sides *s, enum worker_op op);
+
+/* Every side once, n tokens each, beginning with another one each time. */
+int sides_measure(struct sides *s, uint32_t repetition, uint32_t n);
+int side_measure(struct sides *s, struct side *side, uint32_t n);
+
+/* The side of a kind and op with the highest median; NULL: none. */
+struct side *sides_best(struct sides *s, enum engine_kind kind, enum worker_op op);
+int sides_info(struct sides *s, enum engine_kind kind, struct engine_info *info);
+
+/* The settings that went with the figures, as members of an open JSON object. */
+void sides_json(struct json *j, const struct engine_info *info, const struct bench *b, const struct model *m);
+
+#endif
