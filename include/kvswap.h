@@ -26,46 +26,46 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#pragma GCC visibility push(default)	/* all else in the library is hidden */
+#pragma GCC visibility push(default) /* all else in the library is hidden */
 
 #define KVS_VERSION_MAJOR 0
 #define KVS_VERSION_MINOR 1
 
-#define KVS_ALL UINT32_MAX	/* settings.select: every token, that is, full attention */
-#define KVS_MAX_SEQS 256	/* sequences of one session */
+#define KVS_ALL UINT32_MAX /* settings.select: every token, that is, full attention */
+#define KVS_MAX_SEQS 256   /* sequences of one session */
 
-struct kvs;			/* a session: one model, one store, one budget */
+struct kvs; /* a session: one model, one store, one budget */
 struct kvs_io_fault;
 
 /* Where the KV cache is. */
 enum kvs_where {
-	KVS_DISK = 0,		/* records in the store, slots in memory */
-	KVS_MEMORY = 1,		/* the same sparse attention, all records in memory; no budget */
-	KVS_DENSE = 2,		/* all in memory, full attention; no budget, no predictor */
+	KVS_DISK = 0,	/* records in the store, slots in memory */
+	KVS_MEMORY = 1, /* the same sparse attention, all records in memory; no budget */
+	KVS_DENSE = 2,	/* all in memory, full attention; no budget, no predictor */
 };
 
 enum kvs_write_back {
-	KVS_WRITE_DEFAULT = 0,	/* by the kind of storage */
-	KVS_WRITE_ASYNC = 1,	/* a full group is written behind (NVMe, UFS) */
-	KVS_WRITE_SYNC = 2,	/* the append that fills a group waits for its write (eMMC, SD) */
+	KVS_WRITE_DEFAULT = 0, /* by the kind of storage */
+	KVS_WRITE_ASYNC = 1,   /* a full group is written behind (NVMe, UFS) */
+	KVS_WRITE_SYNC = 2,    /* the append that fills a group waits for its write (eMMC, SD) */
 };
 
 enum kvs_reduce {
 	KVS_REDUCE_DEFAULT = 0,
-	KVS_REDUCE_SUM = 1,	/* sum over heads of the per-head softmax */
-	KVS_REDUCE_MEAN = 2,	/* logits averaged over heads (KVSwap, section 3.2) */
+	KVS_REDUCE_SUM = 1,  /* sum over heads of the per-head softmax */
+	KVS_REDUCE_MEAN = 2, /* logits averaged over heads (KVSwap, section 3.2) */
 };
 
 /* What the model looks like to attention. */
 struct kvs_shape {
 	uint32_t size;
 	uint32_t n_layers;
-	uint32_t n_heads;	/* query heads, a multiple of n_kv_heads */
+	uint32_t n_heads; /* query heads, a multiple of n_kv_heads */
 	uint32_t n_kv_heads;
-	uint32_t head_dim;	/* of K and V alike, a multiple of 16, at most 512 */
-	uint32_t n_ctx;		/* most tokens of one sequence */
-	uint32_t n_seqs;	/* most sequences at once; 0 means 1 */
-	float scale;		/* of the logits; 0 means 1 / sqrt(head_dim) */
+	uint32_t head_dim; /* of K and V alike, a multiple of 16, at most 512 */
+	uint32_t n_ctx;	   /* most tokens of one sequence */
+	uint32_t n_seqs;   /* most sequences at once; 0 means 1 */
+	float scale;	   /* of the logits; 0 means 1 / sqrt(head_dim) */
 	/*
 	 * [n_layers]: 0 for a layer that sees the whole context, else the sliding window in tokens (a token
 	 * sees itself and window - 1 before it); NULL means all 0. A windowed layer stays in memory.
@@ -76,19 +76,22 @@ struct kvs_shape {
 /* How to select and read; every 0 is the default for the storage and the shape. */
 struct kvs_settings {
 	uint32_t size;
-	uint32_t group;		/* G, tokens per group: a power of two, 1 to 256 */
-	uint32_t select;	/* MG, selected tokens per layer and step, or KVS_ALL */
-	uint32_t reuse;		/* slots per layer of the reuse buffer; 0: as many as the budget leaves */
-	uint32_t recent;	/* tokens of the recent window, always attended to (32) */
-	uint32_t sinks;		/* first tokens, always attended to (4); KVS_ALL means none */
-	uint32_t rank;		/* width of the low-rank K of all KV heads jointly */
+	uint32_t group;	 /* G, tokens per group: a power of two, 1 to 256 */
+	uint32_t select; /* MG, selected tokens per layer and step, or KVS_ALL */
+	uint32_t reuse;	 /* slots per layer of the reuse buffer; 0: as many as the budget leaves */
+	uint32_t recent; /* tokens of the recent window, always attended to (32) */
+	uint32_t sinks;	 /* first tokens, always attended to (4); KVS_ALL means none */
+	uint32_t rank;	 /* width of the low-rank K of all KV heads jointly */
 	enum kvs_reduce reduce;
 	enum kvs_write_back write_back;
-	uint32_t ahead_percent;	/* groups read ahead by the estimated query, in percent of the selection (100) */
-	uint32_t no_correct;	/* 1: attend to what the estimate chose; the true query does not re-rank */
-	uint32_t pinned_percent;/* reading ahead stops when this share of a layer's slots is pinned (70) */
+	uint32_t
+		ahead_percent; /* groups read ahead by the estimated query, in percent of the selection (100) */
+	uint32_t
+		no_correct; /* 1: attend to what the estimate chose; the true query does not re-rank */
+	uint32_t
+		pinned_percent; /* reading ahead stops when this share of a layer's slots is pinned (70) */
 	uint32_t depth;		/* most I/O requests in flight (64) */
-	const char *predictor;	/* "groupmean", "lowrank", "exact", "window"; NULL: groupmean */
+	const char *predictor; /* "groupmean", "lowrank", "exact", "window"; NULL: groupmean */
 };
 
 /*
@@ -112,14 +115,16 @@ struct kvs_config {
 	 * NULL means $XDG_CACHE_HOME/kvswap, else ~/.cache/kvswap. What was in a file or device is lost.
 	 */
 	const char *store;
-	const char *backend;	/* "auto", "module", "io_uring", "threads"; NULL: auto */
-	uint32_t force;		/* 1: use a device that is mounted or carries a signature */
-	int n_threads;		/* n handed to `parallel`; 0 or 1: everything in the caller's thread */
+	const char *backend; /* "auto", "module", "io_uring", "threads"; NULL: auto */
+	uint32_t force;	     /* 1: use a device that is mounted or carries a signature */
+	int n_threads;	     /* n handed to `parallel`; 0 or 1: everything in the caller's thread */
 	kvs_parallel_fn parallel;
-	void *pool;		/* first argument of `parallel` */
-	uint32_t io_timeout_ms;	/* a read or write that takes longer is an error, -ETIMEDOUT (30000) */
-	uint32_t test_delay_us;	/* tests: every completion is held back a random time up to this */
-	const struct kvs_io_fault *test_fault;	/* tests: what goes wrong in the store (lib/io.h); NULL */
+	void *pool; /* first argument of `parallel` */
+	uint32_t
+		io_timeout_ms; /* a read or write that takes longer is an error, -ETIMEDOUT (30000) */
+	uint32_t test_delay_us; /* tests: every completion is held back a random time up to this */
+	const struct kvs_io_fault
+		*test_fault; /* tests: what goes wrong in the store (lib/io.h); NULL */
 };
 
 /* What kvs_open() would take from the budget, and what it would choose. */
@@ -127,25 +132,26 @@ struct kvs_plan {
 	uint32_t size;
 	uint32_t group, select, rank, reuse;
 	const char *predictor;
-	uint32_t record_bytes;	/* a group on disk, padded to the store's logical block */
-	uint32_t chunk_tokens;	/* tokens of the unit in which sequences share records */
-	uint32_t prefill_tokens;/* most tokens between kvs_prefill_begin() and kvs_prefill_end() */
-	uint64_t metadata_bytes;/* predictor, checksums, tables */
-	uint64_t slot_bytes;	/* reuse buffer */
-	uint64_t rolling_bytes;	/* rolling buffers and windowed layers */
-	uint64_t staging_bytes;	/* of prefill beyond the slots, scratch */
-	uint64_t resident_bytes;/* the sum */
-	uint64_t smallest_bytes;/* the smallest budget that would do */
-	uint64_t store_bytes;	/* size of the store */
+	uint32_t record_bytes;	 /* a group on disk, padded to the store's logical block */
+	uint32_t chunk_tokens;	 /* tokens of the unit in which sequences share records */
+	uint32_t prefill_tokens; /* most tokens between kvs_prefill_begin() and kvs_prefill_end() */
+	uint64_t metadata_bytes; /* predictor, checksums, tables */
+	uint64_t slot_bytes;	 /* reuse buffer */
+	uint64_t rolling_bytes;	 /* rolling buffers and windowed layers */
+	uint64_t staging_bytes;	 /* of prefill beyond the slots, scratch */
+	uint64_t resident_bytes; /* the sum */
+	uint64_t smallest_bytes; /* the smallest budget that would do */
+	uint64_t store_bytes;	 /* size of the store */
 };
 
 struct kvs_info {
 	uint32_t size;
-	const char *backend;	/* in use: "io_uring", "threads", "module", "memory" */
-	const char *backend_why;/* why not the one before it, or "" */
-	const char *store;	/* path, or "" for memory */
-	uint32_t direct_io;	/* 1: reads and writes bypass the page cache, as far as the kernel tells */
-	const char *direct_why;	/* when 0, why */
+	const char *backend;	 /* in use: "io_uring", "threads", "module", "memory" */
+	const char *backend_why; /* why not the one before it, or "" */
+	const char *store;	 /* path, or "" for memory */
+	uint32_t
+		direct_io; /* 1: reads and writes bypass the page cache, as far as the kernel tells */
+	const char *direct_why; /* when 0, why */
 	const char *kernels;	/* "generic", "avx2", ... */
 };
 
@@ -154,13 +160,14 @@ struct kvs_stats {
 	uint32_t size;
 	uint64_t resident_bytes, resident_peak_bytes;
 	uint64_t records_read, bytes_read, records_written, bytes_written;
-	uint64_t records_late;	/* asked for only when the true query was known */
-	uint64_t wait_ns;	/* attend and append waiting for I/O */
-	uint64_t groups_selected, groups_hit;	/* selected from disk-backed groups; of these, in a slot already */
-	uint64_t groups_predicted;		/* of the selected, those the estimated query had chosen */
-	uint64_t selections;			/* kvs_attend() calls per layer and sequence that had to choose */
-	uint64_t tokens_selected;		/* their sum, beside the rolling buffer */
-	double coverage_sum;			/* over selections: estimated share of attention mass attended to */
+	uint64_t records_late; /* asked for only when the true query was known */
+	uint64_t wait_ns;      /* attend and append waiting for I/O */
+	uint64_t groups_selected,
+		groups_hit; /* selected from disk-backed groups; of these, in a slot already */
+	uint64_t groups_predicted; /* of the selected, those the estimated query had chosen */
+	uint64_t selections;	  /* kvs_attend() calls per layer and sequence that had to choose */
+	uint64_t tokens_selected; /* their sum, beside the rolling buffer */
+	double coverage_sum; /* over selections: estimated share of attention mass attended to */
 	uint64_t append_ns, prefetch_ns, score_ns, attend_ns, train_ns, prefill_attend_ns;
 };
 
@@ -179,7 +186,8 @@ int kvs_open(const struct kvs_config *cfg, struct kvs **out, char *message);
 /* Waits for what is in flight, frees everything, removes an unnamed store. NULL is allowed. */
 void kvs_close(struct kvs *s);
 
-const char *kvs_message(const struct kvs *s);	/* of the last failed call; valid until the next call */
+const char *kvs_message(
+	const struct kvs *s); /* of the last failed call; valid until the next call */
 void kvs_plan_get(const struct kvs *s, struct kvs_plan *plan);
 void kvs_info_get(const struct kvs *s, struct kvs_info *info);
 void kvs_stats_get(const struct kvs *s, struct kvs_stats *stats);
@@ -221,9 +229,12 @@ int kvs_prefill_end(struct kvs *s);
  * the appended K and V, q and the settings alone; never of timing, slots or backend.
  * Errors as of prefill; -EDOM: K is not finite (the message names layer and token).
  */
-int kvs_append(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *k, const float *v);
-int kvs_prefetch(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *q_hat);
-int kvs_attend(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *q, float *out);
+int kvs_append(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *k,
+	       const float *v);
+int kvs_prefetch(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs,
+		 const float *q_hat);
+int kvs_attend(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *q,
+	       float *out);
 
 /*
  * Low-rank bases of K, a layer at a time (KVSwap, section 3.1). basis: float [n_layers][kv_dim][rank], columns

@@ -17,7 +17,8 @@ int kvs_chunks_init(struct kvs *s)
 		t->free[i] = g->n_chunks - 1 - i;
 	t->n_free = g->n_chunks;
 	if (t->slot)
-		memset(t->slot, 0xff, (size_t)g->n_chunks * g->n_disk * g->groups_per_chunk * sizeof(*t->slot));
+		memset(t->slot, 0xff,
+		       (size_t)g->n_chunks * g->n_disk * g->groups_per_chunk * sizeof(*t->slot));
 	for (uint32_t i = 0; i < g->n_seqs; i++) {
 		s->seqs[i].tokens = s->seq_tokens + (size_t)i * g->n_layers;
 		s->seqs[i].chunks = s->seq_chunks + (size_t)i * g->chunks_per_seq;
@@ -54,7 +55,8 @@ int kvs_chunks_extend(struct kvs *s, struct sequence *q, uint32_t n_tokens)
 		if (q->chunks[i] != KVS_NO_CHUNK)
 			continue;
 		if (!t->n_free)
-			return kvs_say(s, -ENOSPC, "no chunk left for token %u", i * s->geo.chunk_tokens);
+			return kvs_say(s, -ENOSPC, "no chunk left for token %u",
+				       i * s->geo.chunk_tokens);
 		chunk = t->free[--t->n_free];
 		t->refs[chunk] = 1;
 		t->token[chunk] = i * s->geo.chunk_tokens;
@@ -149,15 +151,17 @@ uint32_t kvs_seq_tokens(const struct kvs *s, uint32_t seq)
 }
 
 /* The record of a full group, wherever it is, into the rolling buffer at its place. */
-static int ring_load(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t group, uint32_t have)
+static int ring_load(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t group,
+		     uint32_t have)
 {
 	uint64_t record = kvs_record(s, q, s->disk[layer], group);
 
 	if (group + s->ring[layer] > have)
-		return 0;	/* still there */
+		return 0; /* still there */
 	if (!s->io) {
 		memcpy(kvs_arena_at(s, kvs_ring_sector(s, q, layer, group)),
-		       s->records + record * s->geo.record_sectors * KVS_SECTOR, s->geo.record_bytes);
+		       s->records + record * s->geo.record_sectors * KVS_SECTOR,
+		       s->geo.record_bytes);
 		return 0;
 	}
 	return kvs_read_sync(s, record, kvs_ring_sector(s, q, layer, group));
@@ -166,7 +170,8 @@ static int ring_load(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t
 /* The rolling buffer of a layer as it is with n tokens: its last groups, all that it has room for. */
 static int ring_rewind(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t n)
 {
-	uint32_t group = s->geo.rec.group, have = (q->tokens[layer] - 1) / group, last = (n - 1) / group;
+	uint32_t group = s->geo.rec.group, have = (q->tokens[layer] - 1) / group,
+		 last = (n - 1) / group;
 	uint32_t g = last >= s->ring[layer] ? last - s->ring[layer] + 1 : 0;
 	int err = 0;
 
@@ -176,7 +181,8 @@ static int ring_rewind(struct kvs *s, struct sequence *q, uint32_t layer, uint32
 }
 
 /* A windowed layer keeps its window only: what was before it is gone. */
-static bool window_reaches(const struct kvs *s, const struct sequence *q, uint32_t layer, uint32_t n)
+static bool window_reaches(const struct kvs *s, const struct sequence *q, uint32_t layer,
+			   uint32_t n)
 {
 	uint32_t group = s->geo.rec.group, have = q->tokens[layer] / group;
 	uint32_t first = n > s->window[layer] ? (n - s->window[layer]) / group : 0;
@@ -188,7 +194,8 @@ static bool window_reaches(const struct kvs *s, const struct sequence *q, uint32
 static void forget_groups(struct kvs *s, struct sequence *q, uint32_t dl, uint32_t n)
 {
 	const struct geometry *g = &s->geo;
-	uint32_t first = n / g->rec.group, chunk = first / g->groups_per_chunk, in = first % g->groups_per_chunk;
+	uint32_t first = n / g->rec.group, chunk = first / g->groups_per_chunk,
+		 in = first % g->groups_per_chunk;
 	uint16_t *built;
 
 	if (n % g->chunk_tokens == 0)
@@ -203,8 +210,8 @@ static void forget_groups(struct kvs *s, struct sequence *q, uint32_t dl, uint32
 }
 
 /* Copies the full groups of a layer in tokens [from, to) of src to the same place of q. */
-static int copy_groups(struct kvs *s, struct sequence *src, struct sequence *q, uint32_t layer, uint32_t from,
-		       uint32_t to)
+static int copy_groups(struct kvs *s, struct sequence *src, struct sequence *q, uint32_t layer,
+		       uint32_t from, uint32_t to)
 {
 	uint32_t group = s->geo.rec.group, dl = s->disk[layer];
 	int err = 0;
@@ -221,7 +228,8 @@ static int unshare(struct kvs *s, struct sequence *q, uint32_t n)
 	struct sequence view = *q;
 	uint32_t *chunks = s->scratch.groups;
 
-	if (n % s->geo.chunk_tokens == 0 || q->chunks[last] == KVS_NO_CHUNK || s->chunks.refs[q->chunks[last]] == 1)
+	if (n % s->geo.chunk_tokens == 0 || q->chunks[last] == KVS_NO_CHUNK ||
+	    s->chunks.refs[q->chunks[last]] == 1)
 		return 0;
 	shared = q->chunks[last];
 	memcpy(chunks, q->chunks, (last + 1) * sizeof(*chunks));
@@ -251,10 +259,13 @@ int kvs_seq_truncate(struct kvs *s, uint32_t seq, uint32_t n_tokens)
 		return kvs_say(s, -EPROTO, "truncation in the middle of a prefill");
 	for (uint32_t l = 0; l < s->geo.n_layers; l++) {
 		if (n_tokens > q->tokens[l])
-			return kvs_say(s, -EINVAL, "sequence %u has %u tokens, cannot keep %u", seq, q->tokens[l], n_tokens);
+			return kvs_say(s, -EINVAL, "sequence %u has %u tokens, cannot keep %u", seq,
+				       q->tokens[l], n_tokens);
 		if (s->window[l] && !window_reaches(s, q, l, n_tokens))
-			return kvs_say(s, -ENOTSUP, "layer %u keeps a window of %u tokens: the sequence cannot go back to %u",
-				       l, s->window[l], n_tokens);
+			return kvs_say(
+				s, -ENOTSUP,
+				"layer %u keeps a window of %u tokens: the sequence cannot go back to %u",
+				l, s->window[l], n_tokens);
 	}
 	err = settle(s, q);
 	for (uint32_t l = 0; !err && l < s->geo.n_layers; l++)
@@ -283,8 +294,8 @@ int kvs_seq_fork(struct kvs *s, uint32_t src, uint32_t n_tokens, uint32_t *seq)
 	if (s->pre.active)
 		return kvs_say(s, -EPROTO, "fork in the middle of a prefill");
 	if (n_tokens > kvs_seq_tokens(s, src))
-		return kvs_say(s, -EINVAL, "sequence %u has %u tokens, cannot fork at %u", src, kvs_seq_tokens(s, src),
-			       n_tokens);
+		return kvs_say(s, -EINVAL, "sequence %u has %u tokens, cannot fork at %u", src,
+			       kvs_seq_tokens(s, src), n_tokens);
 	err = kvs_seq_new(s, seq);
 	if (err)
 		return err;

@@ -32,15 +32,16 @@ void kvs_record_put(const struct kvs *s, void *record, uint32_t t, const float *
 		size_t at = ((size_t)h * g->group + t) * g->head_dim;
 
 		s->kernels->to_f16(k + (size_t)h * g->head_dim, out + at, g->head_dim);
-		s->kernels->to_f16(v + (size_t)h * g->head_dim, out + (size_t)g->group * s->geo.kv_dim + at, g->head_dim);
+		s->kernels->to_f16(v + (size_t)h * g->head_dim,
+				   out + (size_t)g->group * s->geo.kv_dim + at, g->head_dim);
 	}
 }
 
 static int group_full(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t group)
 {
 	uint32_t dl = s->disk[layer];
-	struct kvs_span span = {kvs_arena_at(s, kvs_ring_sector(s, q, layer, group)), 0, (uint16_t)s->geo.rec.group,
-				group * s->geo.rec.group};
+	struct kvs_span span = { kvs_arena_at(s, kvs_ring_sector(s, q, layer, group)), 0,
+				 (uint16_t)s->geo.rec.group, group * s->geo.rec.group };
 	int err = 0;
 
 	if (kvs_can_build(s, q, dl, group))
@@ -55,7 +56,8 @@ static int group_full(struct kvs *s, struct sequence *q, uint32_t layer, uint32_
 	return err;
 }
 
-static int append_one(struct kvs *s, struct sequence *q, uint32_t layer, const float *k, const float *v)
+static int append_one(struct kvs *s, struct sequence *q, uint32_t layer, const float *k,
+		      const float *v)
 {
 	uint32_t n = q->tokens[layer], group = n / s->geo.rec.group, t = n % s->geo.rec.group;
 	bool disk = !s->window[layer];
@@ -73,13 +75,15 @@ static int append_one(struct kvs *s, struct sequence *q, uint32_t layer, const f
 	return disk && t + 1 == s->geo.rec.group ? group_full(s, q, layer, group) : 0;
 }
 
-int kvs_append(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *k, const float *v)
+int kvs_append(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *k,
+	       const float *v)
 {
 	uint64_t start = kvs_now();
 	int err = check_call(s, layer, n_seqs, seqs);
 
 	for (uint32_t i = 0; !err && i < n_seqs; i++)
-		err = append_one(s, &s->seqs[seqs[i]], layer, k + (size_t)i * s->geo.kv_dim, v + (size_t)i * s->geo.kv_dim);
+		err = append_one(s, &s->seqs[seqs[i]], layer, k + (size_t)i * s->geo.kv_dim,
+				 v + (size_t)i * s->geo.kv_dim);
 	if (!err && s->n_reqs)
 		err = kvs_submit(s);
 	s->stats.append_ns += kvs_now() - start;
@@ -104,8 +108,9 @@ static void keep_estimate(struct kvs *s, const struct sequence *q, uint32_t laye
 {
 	uint32_t i = estimate_index(s, q, layer);
 
-	s->estimates[i] = (struct estimate){layer, q->tokens[layer] + 1, n};
-	memcpy(s->estimated + (size_t)i * s->geo.estimate_groups, s->scratch.groups, n * sizeof(uint32_t));
+	s->estimates[i] = (struct estimate){ layer, q->tokens[layer] + 1, n };
+	memcpy(s->estimated + (size_t)i * s->geo.estimate_groups, s->scratch.groups,
+	       n * sizeof(uint32_t));
 }
 
 static bool take_estimate(struct kvs *s, const struct sequence *q, uint32_t layer, uint32_t *n)
@@ -113,10 +118,12 @@ static bool take_estimate(struct kvs *s, const struct sequence *q, uint32_t laye
 	uint32_t i = estimate_index(s, q, layer);
 	const struct estimate *e = &s->estimates[i];
 
-	if (!s->geo.estimate_groups || !e->n || e->layer != layer || e->n_tokens != q->tokens[layer])
+	if (!s->geo.estimate_groups || !e->n || e->layer != layer ||
+	    e->n_tokens != q->tokens[layer])
 		return false;
 	*n = e->n;
-	memcpy(s->scratch.groups, s->estimated + (size_t)i * s->geo.estimate_groups, e->n * sizeof(uint32_t));
+	memcpy(s->scratch.groups, s->estimated + (size_t)i * s->geo.estimate_groups,
+	       e->n * sizeof(uint32_t));
 	memset(s->scratch.score, 0, s->geo.max_groups * sizeof(*s->scratch.score));
 	return true;
 }
@@ -125,17 +132,21 @@ static int prefetch_one(struct kvs *s, struct sequence *q, uint32_t layer, const
 {
 	uint32_t percent = s->geo.estimate_groups ? 100 : s->set.ahead_percent, n;
 	float coverage;
-	int err = kvs_choose(s, q, layer, q->tokens[layer] + 1, scale_query(s, q_hat), percent, &n, &coverage);
+	int err = kvs_choose(s, q, layer, q->tokens[layer] + 1, scale_query(s, q_hat), percent, &n,
+			     &coverage);
 
 	if (err)
 		return err;
 	if (s->geo.estimate_groups && n <= s->geo.estimate_groups)
 		keep_estimate(s, q, layer, n);
-	/* more than the slots hold would only chase one another */
-	return s->io && n <= s->geo.reuse ? kvs_ahead(s, q, layer, s->scratch.groups, n) : 0;
+	/* of more than the slots hold, what attention begins with */
+	if (n > s->geo.reuse)
+		n = s->geo.reuse / 2;
+	return s->io ? kvs_ahead(s, q, layer, s->scratch.groups, n) : 0;
 }
 
-int kvs_prefetch(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *q_hat)
+int kvs_prefetch(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs,
+		 const float *q_hat)
 {
 	uint32_t row = s->geo.rec.n_heads * s->geo.rec.head_dim;
 	uint64_t start = kvs_now();
@@ -164,10 +175,12 @@ static void attend_head(void *arg, int h, int n)
 	struct kvs *s = a->s;
 	const struct kvs_geom *g = &s->geo.rec;
 	uint32_t rows = g->n_heads / g->n_kv_heads, head = (uint32_t)h * rows;
-	struct kvs_softmax state = {s->scratch.m + head, s->scratch.l + head, a->out + (size_t)head * g->head_dim};
+	struct kvs_softmax state = { s->scratch.m + head, s->scratch.l + head,
+				     a->out + (size_t)head * g->head_dim };
 
 	(void)n;
-	s->kernels->attend(g, (uint32_t)h, a->query + (size_t)head * g->head_dim, a->spans, a->n_spans, &state);
+	s->kernels->attend(g, (uint32_t)h, a->query + (size_t)head * g->head_dim, a->spans,
+			   a->n_spans, &state);
 }
 
 static int attend_spans(struct kvs *s, void *arg, const struct kvs_span *spans, uint32_t n)
@@ -208,13 +221,16 @@ static int attend_selected(struct kvs *s, struct sequence *q, uint32_t layer, st
 	s->stats.selections++;
 	s->stats.coverage_sum += (double)coverage;
 	s->stats.tokens_selected += (uint64_t)n * s->geo.rec.group;
-	return n ? kvs_visit_groups(s, q, layer, s->scratch.groups, n, s->scratch.score, attend_spans, a) : 0;
+	return n ? kvs_visit_groups(s, q, layer, s->scratch.groups, n, s->scratch.score,
+				    attend_spans, a)
+		 : 0;
 }
 
-static int attend_one(struct kvs *s, struct sequence *q, uint32_t layer, const float *query, float *out)
+static int attend_one(struct kvs *s, struct sequence *q, uint32_t layer, const float *query,
+		      float *out)
 {
 	const struct kvs_geom *g = &s->geo.rec;
-	struct attention a = {.s = s, .query = scale_query(s, query), .out = out};
+	struct attention a = { .s = s, .query = scale_query(s, query), .out = out };
 	int err = 0;
 
 	if (!q->tokens[layer])
@@ -228,12 +244,14 @@ static int attend_one(struct kvs *s, struct sequence *q, uint32_t layer, const f
 		err = attend_selected(s, q, layer, &a);
 	if (err)
 		return err;
-	attend_spans(s, &a, s->scratch.spans, kvs_rolling_spans(s, q, layer, q->tokens[layer], s->scratch.spans));
+	attend_spans(s, &a, s->scratch.spans,
+		     kvs_rolling_spans(s, q, layer, q->tokens[layer], s->scratch.spans));
 	finish(s, out);
 	return 0;
 }
 
-int kvs_attend(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *q, float *out)
+int kvs_attend(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *q,
+	       float *out)
 {
 	size_t row = (size_t)s->geo.rec.n_heads * s->geo.rec.head_dim;
 	int err = check_call(s, layer, n_seqs, seqs);

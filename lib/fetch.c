@@ -9,7 +9,8 @@
 #include "session.h"
 
 /* KVS_MESSAGE: layer and tokens of a record, for people. */
-static void where(const struct kvs *s, uint64_t record, uint32_t *layer, uint32_t *first, uint32_t *last)
+static void where(const struct kvs *s, uint64_t record, uint32_t *layer, uint32_t *first,
+		  uint32_t *last)
 {
 	const struct geometry *g = &s->geo;
 	uint32_t chunk = kvs_record_chunk(s, record);
@@ -23,7 +24,8 @@ static uint32_t record_crc(const struct kvs *s, uint64_t record, const void *dat
 {
 	uint32_t dl = (uint32_t)(record / s->geo.groups_per_chunk % s->geo.n_disk);
 
-	return kvs_record_crc(s->store_id, record, dl, s->chunks.generation[kvs_record_chunk(s, record)], data,
+	return kvs_record_crc(s->store_id, record, dl,
+			      s->chunks.generation[kvs_record_chunk(s, record)], data,
 			      s->geo.record_bytes);
 }
 
@@ -40,9 +42,10 @@ int kvs_check_record(struct kvs *s, uint64_t record, const void *data)
 	if (record_crc(s, record, data) == s->chunks.crc[record])
 		return 0;
 	where(s, record, &layer, &first, &last);
-	return kvs_fail(s, -EBADMSG,
-			"layer %u, tokens %u to %u: the record read from %s does not match its checksum; the store is damaged or shared",
-			layer, first, last, s->store.path);
+	return kvs_fail(
+		s, -EBADMSG,
+		"layer %u, tokens %u to %u: the record read from %s does not match its checksum; the store is damaged or shared",
+		layer, first, last, s->store.path);
 }
 
 static int io_failed(struct kvs *s, const char *what, uint64_t record, int err)
@@ -50,8 +53,8 @@ static int io_failed(struct kvs *s, const char *what, uint64_t record, int err)
 	uint32_t layer, first, last;
 
 	where(s, record, &layer, &first, &last);
-	return kvs_fail(s, err, "layer %u, tokens %u to %u: %s %s: %s", layer, first, last, what, s->store.path,
-			strerror(-err));
+	return kvs_fail(s, err, "layer %u, tokens %u to %u: %s %s: %s", layer, first, last, what,
+			s->store.path, strerror(-err));
 }
 
 int kvs_queue(struct kvs *s, const struct kvs_io_request *req)
@@ -76,7 +79,8 @@ int kvs_submit(struct kvs *s)
 
 		done += taken;
 		if (err && err != -EAGAIN)
-			return kvs_fail(s, err, "submitting to %s: %s", s->store.path, strerror(-err));
+			return kvs_fail(s, err, "submitting to %s: %s", s->store.path,
+					strerror(-err));
 		if (err != -EAGAIN)
 			continue;
 		n = s->n_reqs;
@@ -126,7 +130,9 @@ static int completed(struct kvs *s, const struct kvs_io_completion *c)
 	if (!c->result)
 		return 0;
 	return kvs_fail(s, c->result, "layer %u: %s %s: %s", s->layer_of[dl],
-			kind == KVS_TAG_STREAM || kind == KVS_TAG_SYNC ? "reading from" : "writing to", s->store.path,
+			kind == KVS_TAG_STREAM || kind == KVS_TAG_SYNC ? "reading from"
+								       : "writing to",
+			s->store.path,
 			c->result == -ENOSPC ? "no space left on device" : strerror(-c->result));
 }
 
@@ -145,8 +151,8 @@ int kvs_drain(struct kvs *s, uint32_t min)
 	if (min)
 		s->stats.wait_ns += kvs_now() - start;
 	if (n == -ETIMEDOUT)
-		return kvs_fail(s, n, "%s does not answer: a request took longer than %u ms", s->store.path,
-				s->cfg.io_timeout_ms ? s->cfg.io_timeout_ms : 30000);
+		return kvs_fail(s, n, "%s does not answer: a request took longer than %u ms",
+				s->store.path, s->cfg.io_timeout_ms ? s->cfg.io_timeout_ms : 30000);
 	if (n < 0)
 		return kvs_fail(s, n, "waiting for %s: %s", s->store.path, strerror(-n));
 	for (int i = 0; i < n; i++)
@@ -154,8 +160,9 @@ int kvs_drain(struct kvs *s, uint32_t min)
 	return s->failed;
 }
 
-static struct kvs_io_request record_request(struct kvs *s, enum kvs_io_op op, enum kvs_io_urgency urgency,
-					    uint64_t record, uint64_t sector, uint64_t tag)
+static struct kvs_io_request record_request(struct kvs *s, enum kvs_io_op op,
+					    enum kvs_io_urgency urgency, uint64_t record,
+					    uint64_t sector, uint64_t tag)
 {
 	uint32_t dl = (uint32_t)(record / s->geo.groups_per_chunk % s->geo.n_disk);
 	uint32_t bytes = s->geo.record_sectors * KVS_SECTOR;
@@ -168,8 +175,13 @@ static struct kvs_io_request record_request(struct kvs *s, enum kvs_io_op op, en
 		s->stats.bytes_written += bytes;
 	}
 	return (struct kvs_io_request){
-		.op = op, .urgency = urgency, .layer = (uint16_t)s->layer_of[dl], .sectors = s->geo.record_sectors,
-		.arena = sector, .store = record * s->geo.record_sectors, .tag = tag,
+		.op = op,
+		.urgency = urgency,
+		.layer = (uint16_t)s->layer_of[dl],
+		.sectors = s->geo.record_sectors,
+		.arena = sector,
+		.store = record * s->geo.record_sectors,
+		.tag = tag,
 	};
 }
 
@@ -181,8 +193,8 @@ int kvs_ring_write(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t g
 	struct kvs_io_request req;
 
 	if (!s->io) {
-		memcpy(s->records + record * s->geo.record_sectors * KVS_SECTOR, kvs_arena_at(s, sector),
-		       s->geo.record_bytes);
+		memcpy(s->records + record * s->geo.record_sectors * KVS_SECTOR,
+		       kvs_arena_at(s, sector), s->geo.record_bytes);
 		return 0;
 	}
 	kvs_record_seal(s, record, kvs_arena_at(s, sector));
@@ -202,8 +214,8 @@ int kvs_ring_wait(struct kvs *s, struct sequence *q, uint32_t dl, uint32_t group
 
 static int sync_request(struct kvs *s, enum kvs_io_op op, uint64_t record, uint64_t sector)
 {
-	struct kvs_io_request req = record_request(s, op, KVS_IO_LATE, record, sector,
-						   kvs_tag(KVS_TAG_SYNC, 0, 0, 0));
+	struct kvs_io_request req =
+		record_request(s, op, KVS_IO_LATE, record, sector, kvs_tag(KVS_TAG_SYNC, 0, 0, 0));
 	int err = kvs_queue(s, &req);
 
 	s->sync = 1;
@@ -262,7 +274,8 @@ static bool in_ring(const struct kvs *s, uint32_t layer, uint32_t group, uint32_
 }
 
 /* The group that the coming token will push out of the rolling buffer may not be in the store yet. */
-static bool being_written(const struct kvs *s, const struct sequence *q, uint32_t layer, uint32_t group)
+static bool being_written(const struct kvs *s, const struct sequence *q, uint32_t layer,
+			  uint32_t group)
 {
 	return q->tokens[layer] && in_ring(s, layer, group, q->tokens[layer]) &&
 	       q->writing[s->disk[layer] * s->geo.ring + group % s->geo.ring];
@@ -273,7 +286,8 @@ static struct slot *slot_at(struct kvs *s, uint32_t dl, uint32_t index)
 	return &s->slots[(size_t)dl * s->geo.reuse + index];
 }
 
-static int read_slot(struct kvs *s, uint32_t dl, uint32_t slot, uint64_t record, enum kvs_io_urgency urgency)
+static int read_slot(struct kvs *s, uint32_t dl, uint32_t slot, uint64_t record,
+		     enum kvs_io_urgency urgency)
 {
 	struct kvs_io_request req;
 
@@ -288,7 +302,8 @@ static int read_slot(struct kvs *s, uint32_t dl, uint32_t slot, uint64_t record,
 static int read_ahead(struct kvs *s, uint32_t dl, const uint32_t *records, uint32_t n)
 {
 	uint32_t limit = (uint32_t)((uint64_t)s->geo.reuse * s->set.pinned_percent / 100);
-	uint32_t room = limit > s->reading[dl] ? limit - s->reading[dl] : 0, *victims = s->scratch.victims;
+	uint32_t room = limit > s->reading[dl] ? limit - s->reading[dl] : 0,
+		 *victims = s->scratch.victims;
 	uint32_t got = kvs_slots_take(s, dl, room < n ? room : n, victims);
 	int err = 0;
 
@@ -306,14 +321,16 @@ static int read_ahead(struct kvs *s, uint32_t dl, const uint32_t *records, uint3
  */
 int kvs_ahead(struct kvs *s, struct sequence *q, uint32_t layer, const uint32_t *groups, uint32_t n)
 {
-	uint32_t dl = s->disk[layer], miss = 0, kept = 0, *missing = s->scratch.place, *keep = missing + n;
+	uint32_t dl = s->disk[layer], miss = 0, kept = 0, *missing = s->scratch.place,
+		 *keep = missing + n;
 	int err;
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t record = kvs_record(s, q, dl, groups[i]);
 		struct slot *slot = resident(s, record, dl);
 
-		if (in_ring(s, layer, groups[i], q->tokens[layer] + 1) || being_written(s, q, layer, groups[i]))
+		if (in_ring(s, layer, groups[i], q->tokens[layer] + 1) ||
+		    being_written(s, q, layer, groups[i]))
 			continue;
 		if (slot) {
 			slot->ahead = s->step[dl] + 1;
@@ -382,7 +399,8 @@ static uint32_t pin_resident(const struct visit *v, uint32_t from, uint32_t to)
 static int place_groups(const struct visit *v, uint32_t from, uint32_t to)
 {
 	struct kvs *s = v->s;
-	uint32_t miss = pin_resident(v, from, to), *place = s->scratch.place, *victims = s->scratch.victims, i = from;
+	uint32_t miss = pin_resident(v, from, to), *place = s->scratch.place,
+		 *victims = s->scratch.victims, i = from;
 
 	s->stats.records_late += v->scores ? miss : 0;
 	while (miss) {
@@ -393,7 +411,8 @@ static int place_groups(const struct visit *v, uint32_t from, uint32_t to)
 
 			while (place[i] != MISSING)
 				i++;
-			if (read_slot(s, v->dl, victims[k], kvs_record(s, v->q, v->dl, v->groups[i]), KVS_IO_LATE))
+			if (read_slot(s, v->dl, victims[k],
+				      kvs_record(s, v->q, v->dl, v->groups[i]), KVS_IO_LATE))
 				return s->failed;
 			place[i] = victims[k];
 			slot->pins++;
@@ -414,14 +433,15 @@ static int collect(const struct visit *v, uint32_t from, uint32_t to)
 
 	for (uint32_t i = from; i < to; i++) {
 		uint32_t at = s->scratch.place[i];
-		uint64_t sector = at == IN_RING ? kvs_ring_sector(s, v->q, v->layer, v->groups[i]) :
-						  kvs_slot_sector(s, v->dl, at);
+		uint64_t sector = at == IN_RING ? kvs_ring_sector(s, v->q, v->layer, v->groups[i])
+						: kvs_slot_sector(s, v->dl, at);
 
 		while (at != IN_RING && slot_at(s, v->dl, at)->state == SLOT_READING)
 			if (kvs_drain(s, 1))
 				return s->failed;
-		s->scratch.spans[i - from] = (struct kvs_span){kvs_arena_at(s, sector), 0, (uint16_t)group,
-							       v->groups[i] * group};
+		s->scratch.spans[i - from] =
+			(struct kvs_span){ kvs_arena_at(s, sector), 0, (uint16_t)group,
+					   v->groups[i] * group };
 	}
 	return 0;
 }
@@ -441,8 +461,9 @@ static int visit_memory(const struct visit *v, uint32_t n, kvs_visit_fn fn, void
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t record = kvs_record(s, v->q, v->dl, v->groups[i]);
 
-		s->scratch.spans[i] = (struct kvs_span){s->records + record * s->geo.record_sectors * KVS_SECTOR, 0,
-							(uint16_t)group, v->groups[i] * group};
+		s->scratch.spans[i] =
+			(struct kvs_span){ s->records + record * s->geo.record_sectors * KVS_SECTOR,
+					   0, (uint16_t)group, v->groups[i] * group };
 	}
 	return fn(s, arg, s->scratch.spans, n);
 }
@@ -451,10 +472,10 @@ static int visit_memory(const struct visit *v, uint32_t n, kvs_visit_fn fn, void
  * When the groups are more than the slots they pass through in waves of half the slots, the next being read
  * while one is visited; with a single slot, one after the other.
  */
-int kvs_visit_groups(struct kvs *s, struct sequence *q, uint32_t layer, const uint32_t *groups, uint32_t n,
-		     const float *scores, kvs_visit_fn fn, void *arg)
+int kvs_visit_groups(struct kvs *s, struct sequence *q, uint32_t layer, const uint32_t *groups,
+		     uint32_t n, const float *scores, kvs_visit_fn fn, void *arg)
 {
-	const struct visit v = {s, q, groups, scores, layer, s->disk[layer]};
+	const struct visit v = { s, q, groups, scores, layer, s->disk[layer] };
 	uint32_t wave = n <= s->geo.reuse ? n : s->geo.reuse > 1 ? s->geo.reuse / 2 : 1, to;
 	bool overlap = 2 * wave <= s->geo.reuse;
 	int err;

@@ -10,9 +10,10 @@
 
 #include "session.h"
 
-#define ROWS_PER_BLOCK 512u	/* prefill is cut at multiples of this where the budget allows */
+#define ROWS_PER_BLOCK 512u /* prefill is cut at multiples of this where the budget allows */
 
-static int refuse(char *message, int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static int refuse(char *message, int err, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 static int refuse(char *message, int err, const char *format, ...)
 {
@@ -48,14 +49,18 @@ static int check_shape(const struct kvs_shape *h, char *message)
 	if (!h->n_kv_heads || h->n_kv_heads > 1024)
 		return refuse(message, -EINVAL, "%u KV heads: must be 1 to 1024", h->n_kv_heads);
 	if (!h->n_heads || h->n_heads > 4096 || h->n_heads % h->n_kv_heads)
-		return refuse(message, -EINVAL, "%u heads: must be a multiple of %u KV heads, at most 4096", h->n_heads,
-			      h->n_kv_heads);
+		return refuse(message, -EINVAL,
+			      "%u heads: must be a multiple of %u KV heads, at most 4096",
+			      h->n_heads, h->n_kv_heads);
 	if (!h->head_dim || h->head_dim > 512 || h->head_dim % 16)
-		return refuse(message, -EINVAL, "head_dim %u: must be a multiple of 16, at most 512", h->head_dim);
+		return refuse(message, -EINVAL,
+			      "head_dim %u: must be a multiple of 16, at most 512", h->head_dim);
 	if (!h->n_ctx || h->n_ctx > 1u << 24)
-		return refuse(message, -EINVAL, "context of %u tokens: must be 1 to %u", h->n_ctx, 1u << 24);
+		return refuse(message, -EINVAL, "context of %u tokens: must be 1 to %u", h->n_ctx,
+			      1u << 24);
 	if (h->n_seqs > KVS_MAX_SEQS)
-		return refuse(message, -EINVAL, "%u sequences: at most %u", h->n_seqs, KVS_MAX_SEQS);
+		return refuse(message, -EINVAL, "%u sequences: at most %u", h->n_seqs,
+			      KVS_MAX_SEQS);
 	if (!(h->scale >= 0) || h->scale > 1e6f)
 		return refuse(message, -EINVAL, "scale %g: must be positive", (double)h->scale);
 	return 0;
@@ -64,27 +69,34 @@ static int check_shape(const struct kvs_shape *h, char *message)
 static int check_settings(const struct kvs_settings *t, char *message)
 {
 	if (t->group > KVS_CHUNK_TOKENS || (t->group & (t->group - 1)))
-		return refuse(message, -EINVAL, "group of %u tokens: must be a power of two, at most %u", t->group,
+		return refuse(message, -EINVAL,
+			      "group of %u tokens: must be a power of two, at most %u", t->group,
 			      KVS_CHUNK_TOKENS);
 	if (t->reduce > KVS_REDUCE_MEAN || t->write_back > KVS_WRITE_SYNC)
-		return refuse(message, -EINVAL, "unknown reduction %u or write-back %u", t->reduce, t->write_back);
+		return refuse(message, -EINVAL, "unknown reduction %u or write-back %u", t->reduce,
+			      t->write_back);
 	if (t->recent > 1u << 16)
-		return refuse(message, -EINVAL, "recent window of %u tokens: at most %u", t->recent, 1u << 16);
+		return refuse(message, -EINVAL, "recent window of %u tokens: at most %u", t->recent,
+			      1u << 16);
 	if (t->ahead_percent > 400)
-		return refuse(message, -EINVAL, "reading ahead %u percent of the selection: at most 400",
+		return refuse(message, -EINVAL,
+			      "reading ahead %u percent of the selection: at most 400",
 			      t->ahead_percent);
 	if (t->pinned_percent > 100)
-		return refuse(message, -EINVAL, "pinned share of %u percent: at most 100", t->pinned_percent);
+		return refuse(message, -EINVAL, "pinned share of %u percent: at most 100",
+			      t->pinned_percent);
 	if (t->depth > 4096)
 		return refuse(message, -EINVAL, "depth %u: at most 4096", t->depth);
 	if (t->predictor && !kvs_predictor_find(t->predictor))
-		return refuse(message, -EINVAL, "unknown predictor '%s': groupmean, lowrank, exact or window",
+		return refuse(message, -EINVAL,
+			      "unknown predictor '%s': groupmean, lowrank, exact or window",
 			      t->predictor);
 	return 0;
 }
 
 /* Published G (4, 8 on eMMC and SD), doubled until a record is 4 KiB and padding is under a tenth. */
-static uint32_t default_group(const struct kvs_config *cfg, uint32_t token_bytes, uint32_t block, bool slow)
+static uint32_t default_group(const struct kvs_config *cfg, uint32_t token_bytes, uint32_t block,
+			      bool slow)
 {
 	uint32_t g = slow ? 8 : 4;
 
@@ -100,13 +112,15 @@ static uint32_t default_group(const struct kvs_config *cfg, uint32_t token_bytes
 	return g;
 }
 
-static void resolve(const struct kvs_config *cfg, const struct kvs_store *store, struct kvs_settings *t)
+static void resolve(const struct kvs_config *cfg, const struct kvs_store *store,
+		    struct kvs_settings *t)
 {
 	const struct kvs_shape *h = &cfg->shape;
 
 	*t = cfg->settings;
 	if (!t->group)
-		t->group = default_group(cfg, h->n_kv_heads * h->head_dim * 4, store->block_bytes, store->slow);
+		t->group = default_group(cfg, h->n_kv_heads * h->head_dim * 4, store->block_bytes,
+					 store->slow);
 	if (!t->select)
 		t->select = 400;
 	if (cfg->where == KVS_DENSE)
@@ -149,13 +163,13 @@ static uint32_t window_ring(const struct geometry *g, uint32_t window)
 	return (uint32_t)min64(window, g->n_ctx) / g->rec.group + 2;
 }
 
-static void sizes(const struct kvs_config *cfg, const struct kvs_store *store, const struct kvs_settings *t,
-		  struct geometry *g)
+static void sizes(const struct kvs_config *cfg, const struct kvs_store *store,
+		  const struct kvs_settings *t, struct geometry *g)
 {
 	const struct kvs_shape *h = &cfg->shape;
 	uint64_t ring_groups;
 
-	g->rec = (struct kvs_geom){t->group, h->n_heads, h->n_kv_heads, h->head_dim};
+	g->rec = (struct kvs_geom){ t->group, h->n_heads, h->n_kv_heads, h->head_dim };
 	g->n_ctx = h->n_ctx;
 	g->n_seqs = h->n_seqs ? h->n_seqs : 1;
 	g->kv_dim = h->n_kv_heads * h->head_dim;
@@ -199,15 +213,15 @@ static void set_prefill(struct geometry *g, uint64_t tokens)
 	g->stage_groups = (uint32_t)((tokens + g->max_window + 2 * g->align) / g->rec.group + 1);
 }
 
-#define PART(k, count, member) \
-	do { \
-		uint64_t bytes_ = (uint64_t)(count) * sizeof(*((struct kvs *)0)->member); \
-		if (bytes_) \
-			parts[n++] = (struct part){k, bytes_, offsetof(struct kvs, member)}; \
+#define PART(k, count, member)                                                                 \
+	do {                                                                                   \
+		uint64_t bytes_ = (uint64_t)(count) * sizeof(*((struct kvs *)0)->member);      \
+		if (bytes_)                                                                    \
+			parts[n++] = (struct part){ k, bytes_, offsetof(struct kvs, member) }; \
 	} while (0)
 
-static uint32_t scratch_parts(const struct geometry *g, const struct kvs_config *cfg, const struct kvs_predictor *p,
-			      struct part *parts, uint32_t n)
+static uint32_t scratch_parts(const struct geometry *g, const struct kvs_config *cfg,
+			      const struct kvs_predictor *p, struct part *parts, uint32_t n)
 {
 	uint32_t threads = cfg->n_threads > 1 ? (uint32_t)cfg->n_threads : 1;
 	uint64_t heads = g->rec.n_heads, most = max64(g->max_groups, g->reuse);
@@ -216,11 +230,13 @@ static uint32_t scratch_parts(const struct geometry *g, const struct kvs_config 
 	PART(MEM_STAGING, heads * g->rec.head_dim, scratch.q);
 	PART(MEM_STAGING, heads, scratch.m);
 	PART(MEM_STAGING, heads, scratch.l);
-	PART(MEM_STAGING, max64(g->max_groups + g->ring, max64(ring, 2 * g->groups_per_chunk)) + 2, scratch.spans);
+	PART(MEM_STAGING, max64(g->max_groups + g->ring, max64(ring, 2 * g->groups_per_chunk)) + 2,
+	     scratch.spans);
 	PART(MEM_STAGING, g->max_groups, scratch.groups);
 	PART(MEM_STAGING, g->max_groups, scratch.place);
 	PART(MEM_STAGING, most, scratch.top);
-	PART(MEM_STAGING, threads * round_up(kvs_prefill_scratch(&g->rec, KVS_BLOCK), 64), scratch.prefill);
+	PART(MEM_STAGING, threads * round_up(kvs_prefill_scratch(&g->rec, KVS_BLOCK), 64),
+	     scratch.prefill);
 	PART(MEM_STAGING, g->max_groups, scratch.score);
 	PART(MEM_STAGING, g->reuse, scratch.keys);
 	PART(MEM_STAGING, g->reuse, scratch.victims);
@@ -239,8 +255,8 @@ static uint32_t scratch_parts(const struct geometry *g, const struct kvs_config 
 	return n;
 }
 
-uint32_t kvs_parts(const struct geometry *g, const struct kvs_config *cfg, const struct kvs_predictor *p,
-		   struct part *parts)
+uint32_t kvs_parts(const struct geometry *g, const struct kvs_config *cfg,
+		   const struct kvs_predictor *p, struct part *parts)
 {
 	uint64_t records = (uint64_t)g->n_chunks * g->n_disk * g->groups_per_chunk;
 	uint32_t n = 0;
@@ -269,7 +285,8 @@ uint32_t kvs_parts(const struct geometry *g, const struct kvs_config *cfg, const
 		PART(MEM_METADATA, (uint64_t)g->n_disk * g->basis_bytes, basis);
 	if (g->estimate_groups) {
 		PART(MEM_METADATA, g->n_seqs * KVS_ESTIMATES, estimates);
-		PART(MEM_METADATA, (uint64_t)g->n_seqs * KVS_ESTIMATES * g->estimate_groups, estimated);
+		PART(MEM_METADATA, (uint64_t)g->n_seqs * KVS_ESTIMATES * g->estimate_groups,
+		     estimated);
 	}
 	if (!kvs_in_memory(cfg) && g->n_disk) {
 		PART(MEM_METADATA, records, chunks.crc);
@@ -284,7 +301,8 @@ uint32_t kvs_parts(const struct geometry *g, const struct kvs_config *cfg, const
 }
 
 /* Fills g->mem for the reuse and region that g has; returns the sum. */
-static uint64_t account(struct geometry *g, const struct kvs_config *cfg, const struct kvs_predictor *p)
+static uint64_t account(struct geometry *g, const struct kvs_config *cfg,
+			const struct kvs_predictor *p)
 {
 	struct part parts[KVS_PARTS];
 	uint32_t n = kvs_parts(g, cfg, p, parts);
@@ -294,17 +312,19 @@ static uint64_t account(struct geometry *g, const struct kvs_config *cfg, const 
 	for (uint32_t i = 0; i < n; i++)
 		g->mem[parts[i].kind] += round_up(parts[i].bytes, 64);
 	g->mem[MEM_ROLLING] += g->n_seqs * g->seq_ring_sectors * KVS_SECTOR;
-	g->arena_bytes = round_up((g->n_seqs * g->seq_ring_sectors + g->region_sectors) * KVS_SECTOR, 4096);
+	g->arena_bytes =
+		round_up((g->n_seqs * g->seq_ring_sectors + g->region_sectors) * KVS_SECTOR, 4096);
 	g->mem[MEM_SLOTS] += slots;
-	g->mem[MEM_STAGING] += g->arena_bytes - g->n_seqs * g->seq_ring_sectors * KVS_SECTOR - slots;
+	g->mem[MEM_STAGING] +=
+		g->arena_bytes - g->n_seqs * g->seq_ring_sectors * KVS_SECTOR - slots;
 	for (int k = 0; k < MEM_KINDS; k++)
 		sum += g->mem[k];
 	return sum;
 }
 
 /* The reuse buffer R and the region that goes with it. Returns the bytes in all. */
-static uint64_t try_reuse(struct geometry *g, const struct kvs_config *cfg, const struct kvs_predictor *p, uint64_t r,
-			  uint64_t prefill)
+static uint64_t try_reuse(struct geometry *g, const struct kvs_config *cfg,
+			  const struct kvs_predictor *p, uint64_t r, uint64_t prefill)
 {
 	uint64_t staging = staging_sectors(g, prefill);
 
@@ -328,10 +348,13 @@ static uint64_t most_prefill(const struct geometry *g)
 	return low;
 }
 
-static int divide(struct geometry *g, const struct kvs_config *cfg, const struct kvs_predictor *p, uint64_t *smallest)
+static int divide(struct geometry *g, const struct kvs_config *cfg, const struct kvs_predictor *p,
+		  uint64_t *smallest)
 {
-	uint64_t least = min64(ROWS_PER_BLOCK, g->n_ctx), want = cfg->settings.reuse, budget = cfg->budget;
-	uint64_t all = min64((uint64_t)g->n_seqs * g->chunks_per_seq * g->groups_per_chunk, KVS_MAX_SLOTS);
+	uint64_t least = min64(ROWS_PER_BLOCK, g->n_ctx), want = cfg->settings.reuse,
+		 budget = cfg->budget;
+	uint64_t all =
+		min64((uint64_t)g->n_seqs * g->chunks_per_seq * g->groups_per_chunk, KVS_MAX_SLOTS);
 	uint64_t low = 1, high, slack;
 
 	if (kvs_in_memory(cfg) || !g->n_disk) {
@@ -342,7 +365,8 @@ static int divide(struct geometry *g, const struct kvs_config *cfg, const struct
 	*smallest = try_reuse(g, cfg, p, 1, least);
 	if (budget && budget < *smallest)
 		return -ENOSPC;
-	high = min64(all, want ? want : (budget ? all : max64(400, (uint64_t)min64(g->select, all) * 2)));
+	high = min64(all, want ? want
+			       : (budget ? all : max64(400, (uint64_t)min64(g->select, all) * 2)));
 	if (!budget) {
 		try_reuse(g, cfg, p, high, g->n_ctx);
 		set_prefill(g, g->n_ctx);
@@ -366,7 +390,8 @@ static int divide(struct geometry *g, const struct kvs_config *cfg, const struct
 	return 0;
 }
 
-static int set_predictor(const struct kvs_settings *t, struct geometry *g, struct kvs_predictor *p, char *message)
+static int set_predictor(const struct kvs_settings *t, struct geometry *g, struct kvs_predictor *p,
+			 char *message)
 {
 	int err;
 
@@ -374,13 +399,15 @@ static int set_predictor(const struct kvs_settings *t, struct geometry *g, struc
 	p->ops = kvs_predictor_find(t->predictor);
 	p->kernels = kvs_kernels_get();
 	if (!p->kernels)
-		return refuse(message, -ENOTSUP, "KVSWAP_KERNELS=%s: no such kernels here", getenv("KVSWAP_KERNELS"));
+		return refuse(message, -ENOTSUP, "KVSWAP_KERNELS=%s: no such kernels here",
+			      getenv("KVSWAP_KERNELS"));
 	p->geom = g->rec;
 	p->groups_per_chunk = g->groups_per_chunk;
 	p->items_per_group = 1;
 	err = p->ops->init(p, t->rank);
 	if (err)
-		return refuse(message, err, "rank %u: does not suit predictor %s with %u KV heads of %u", t->rank,
+		return refuse(message, err,
+			      "rank %u: does not suit predictor %s with %u KV heads of %u", t->rank,
 			      t->predictor, g->rec.n_kv_heads, g->rec.head_dim);
 	g->scored = g->select < g->max_groups && p->ops != &kvs_predict_window;
 	g->basis = g->scored && p->ops->needs_basis;
@@ -390,8 +417,8 @@ static int set_predictor(const struct kvs_settings *t, struct geometry *g, struc
 	return 0;
 }
 
-static void fill_plan(const struct geometry *g, const struct kvs_settings *t, const struct kvs_predictor *p,
-		      uint64_t smallest, struct kvs_plan *plan)
+static void fill_plan(const struct geometry *g, const struct kvs_settings *t,
+		      const struct kvs_predictor *p, uint64_t smallest, struct kvs_plan *plan)
 {
 	memset(plan, 0, sizeof(*plan));
 	plan->size = sizeof(*plan);
@@ -413,8 +440,9 @@ static void fill_plan(const struct geometry *g, const struct kvs_settings *t, co
 	plan->store_bytes = g->store_bytes;
 }
 
-int kvs_geometry(const struct kvs_config *cfg, const struct kvs_store *store, struct kvs_settings *set,
-		 struct kvs_predictor *predictor, struct geometry *geo, struct kvs_plan *plan, char *message)
+int kvs_geometry(const struct kvs_config *cfg, const struct kvs_store *store,
+		 struct kvs_settings *set, struct kvs_predictor *predictor, struct geometry *geo,
+		 struct kvs_plan *plan, char *message)
 {
 	struct kvs_config resolved = *cfg;
 	uint64_t smallest;
@@ -431,7 +459,8 @@ int kvs_geometry(const struct kvs_config *cfg, const struct kvs_store *store, st
 	layers(&cfg->shape, geo);
 	sizes(cfg, store, set, geo);
 	if ((uint64_t)geo->n_chunks * geo->n_disk * geo->groups_per_chunk >= UINT32_MAX)
-		return refuse(message, -EINVAL, "%u sequences of %u tokens in groups of %u: too many records",
+		return refuse(message, -EINVAL,
+			      "%u sequences of %u tokens in groups of %u: too many records",
 			      geo->n_seqs, geo->n_ctx, geo->rec.group);
 	err = set_predictor(set, geo, predictor, message);
 	if (err)
@@ -439,7 +468,9 @@ int kvs_geometry(const struct kvs_config *cfg, const struct kvs_store *store, st
 	err = divide(geo, &resolved, predictor, &smallest);
 	fill_plan(geo, set, predictor, smallest, plan);
 	if (err)
-		return refuse(message, err, "budget of %llu bytes is too small: the smallest that would do is %llu",
-			      (unsigned long long)cfg->budget, (unsigned long long)smallest);
+		return refuse(
+			message, err,
+			"budget of %llu bytes is too small: the smallest that would do is %llu",
+			(unsigned long long)cfg->budget, (unsigned long long)smallest);
 	return 0;
 }

@@ -2,6 +2,7 @@
 /*
  * Low-rank bases: the leading eigenvectors of the second moment of K, by LAPACK.
  */
+#include <cblas.h>
 #include <errno.h>
 #include <lapacke.h>
 #include <math.h>
@@ -40,18 +41,43 @@ static void captured(const double *values, uint32_t n, double *energy)
 	}
 }
 
+/*
+ * OpenBLAS's threads spin for a while after each call, beside the engine's; these products are small. Its thread count is
+ * the process's: it is put back.
+ */
+void kvs_lowrank_gram(double *gram, uint32_t kv_dim, const double *rows, uint32_t n_rows)
+{
+	int threads = openblas_get_num_threads();
+
+	openblas_set_num_threads(1);
+	cblas_dsyrk(CblasColMajor, CblasLower, CblasNoTrans, (int)kv_dim, (int)n_rows, 1.0, rows,
+		    (int)kv_dim, 1.0, gram, (int)kv_dim);
+	openblas_set_num_threads(threads);
+}
+
+static lapack_int eigen(double *gram, size_t n)
+{
+	lapack_int n_work = (lapack_int)(1 + 6 * n + 2 * n * n), n_iwork = (lapack_int)(3 + 5 * n),
+		   info;
+	double *values = gram + n * n, *work = values + n;
+	int threads = openblas_get_num_threads();
+
+	openblas_set_num_threads(1);
+	info = LAPACKE_dsyevd_work(LAPACK_COL_MAJOR, 'V', 'L', (lapack_int)n, gram, (lapack_int)n,
+				   values, work, n_work, (lapack_int *)(work + n_work), n_iwork);
+	openblas_set_num_threads(threads);
+	return info;
+}
+
 int kvs_lowrank_basis(double *gram, uint32_t kv_dim, uint32_t rank, float *basis, double *energy)
 {
 	size_t n = kv_dim;
-	lapack_int n_work = (lapack_int)(1 + 6 * n + 2 * n * n), n_iwork = (lapack_int)(3 + 5 * n);
-	double *values = gram + n * n, *work = values + n;
-	lapack_int *iwork = (lapack_int *)(work + n_work);
+	double *values = gram + n * n;
 
 	for (size_t i = 0; i < n * n; i++)
 		if (!isfinite(gram[i]))
 			return -EDOM;
-	if (LAPACKE_dsyevd_work(LAPACK_COL_MAJOR, 'V', 'L', (lapack_int)n, gram, (lapack_int)n,
-				values, work, n_work, iwork, n_iwork))
+	if (eigen(gram, n))
 		return -EDOM;
 	for (uint32_t r = 0; r < rank; r++) {
 		const double *vector = gram + (n - 1 - r) * n;

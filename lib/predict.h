@@ -82,12 +82,14 @@ uint32_t kvs_predict_top(const float *score, uint32_t n, uint32_t m, uint32_t fo
 			 uint32_t *scratch);
 
 /*
- * lowrank.c: basis from the second moment of K (LAPACK). gram: double [kvs_lowrank_doubles(kv_dim)], the first
+ * lowrank.c: basis from the second moment of K (LAPACK). kvs_lowrank_gram() adds rows [n_rows][kv_dim] to the lower
+ * triangle (column-major) of gram, which is all that kvs_lowrank_basis() looks at. gram: double [kvs_lowrank_doubles(kv_dim)], the first
  * kv_dim * kv_dim the symmetric matrix, the rest workspace, all overwritten; basis: float [kv_dim][rank], orthonormal
  * columns in order of captured energy; energy: NULL or double [kv_dim], the share that the first i + 1 columns
  * capture. -EDOM not finite. Deterministic for one build and thread count; allocates nothing.
  */
 size_t kvs_lowrank_doubles(uint32_t kv_dim);
+void kvs_lowrank_gram(double *gram, uint32_t kv_dim, const double *rows, uint32_t n_rows);
 int kvs_lowrank_basis(double *gram, uint32_t kv_dim, uint32_t rank, float *basis, double *energy);
 
 #endif

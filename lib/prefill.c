@@ -11,13 +11,14 @@
 
 #include "session.h"
 
-#define TILE KVS_BLOCK		/* tokens whose rows are computed together */
-#define PIECE 1024u		/* tokens of the staging that tiles pass over at a time */
-#define REQUEST_SECTORS 2048u	/* most of one request */
+#define TILE KVS_BLOCK	      /* tokens whose rows are computed together */
+#define PIECE 1024u	      /* tokens of the staging that tiles pass over at a time */
+#define REQUEST_SECTORS 2048u /* most of one request */
 
 static uint64_t stage_sector(const struct kvs *s, uint32_t group)
 {
-	return kvs_region_sector(s) + (uint64_t)(group - s->pre.first / s->geo.rec.group) * s->geo.record_sectors;
+	return kvs_region_sector(s) +
+	       (uint64_t)(group - s->pre.first / s->geo.rec.group) * s->geo.record_sectors;
 }
 
 static uint64_t stream_sector(const struct kvs *s, uint32_t block)
@@ -64,13 +65,16 @@ int kvs_prefill_begin(struct kvs *s, uint32_t seq, uint32_t n_tokens, uint32_t n
 	pos = q->tokens[0];
 	for (uint32_t l = 1; l < s->geo.n_layers; l++)
 		if (q->tokens[l] != pos)
-			return kvs_say(s, -EPROTO, "prefill in the middle of a decode step: layer 0 has %u tokens, layer %u %u",
-				       pos, l, q->tokens[l]);
+			return kvs_say(
+				s, -EPROTO,
+				"prefill in the middle of a decode step: layer 0 has %u tokens, layer %u %u",
+				pos, l, q->tokens[l]);
 	if (!n_tokens || n_tokens > s->geo.prefill_tokens)
-		return kvs_say(s, -E2BIG, "prefill of %u tokens: 1 to %u at a time", n_tokens, s->geo.prefill_tokens);
+		return kvs_say(s, -E2BIG, "prefill of %u tokens: 1 to %u at a time", n_tokens,
+			       s->geo.prefill_tokens);
 	if (n_tokens > s->geo.n_ctx - pos)
-		return kvs_say(s, -E2BIG, "%u tokens more than the context of %u holds", pos + n_tokens - s->geo.n_ctx,
-			       s->geo.n_ctx);
+		return kvs_say(s, -E2BIG, "%u tokens more than the context of %u holds",
+			       pos + n_tokens - s->geo.n_ctx, s->geo.n_ctx);
 	err = settle_all(s);
 	if (!err)
 		err = kvs_chunks_extend(s, q, pos + n_tokens);
@@ -79,8 +83,11 @@ int kvs_prefill_begin(struct kvs *s, uint32_t seq, uint32_t n_tokens, uint32_t n
 		return err;
 	}
 	kvs_slots_drop_all(s);
-	s->pre = (struct prefill){.active = true, .seq = seq, .n = n_tokens, .pos = pos,
-				  .total = n_total > pos + n_tokens ? n_total : pos + n_tokens};
+	s->pre = (struct prefill){ .active = true,
+				   .seq = seq,
+				   .n = n_tokens,
+				   .pos = pos,
+				   .total = n_total > pos + n_tokens ? n_total : pos + n_tokens };
 	return 0;
 }
 
@@ -95,25 +102,30 @@ static int stage_earlier(struct kvs *s, struct sequence *q, uint32_t layer)
 		uint64_t record;
 
 		if (g + s->ring[layer] > pos / group) {
-			memcpy(to, kvs_arena_at(s, kvs_ring_sector(s, q, layer, g)), s->geo.record_bytes);
+			memcpy(to, kvs_arena_at(s, kvs_ring_sector(s, q, layer, g)),
+			       s->geo.record_bytes);
 			continue;
 		}
 		if (s->window[layer]) {
-			memset(to, 0, s->geo.record_bytes);	/* before every window: masked */
+			memset(to, 0, s->geo.record_bytes); /* before every window: masked */
 			continue;
 		}
 		record = kvs_record(s, q, s->disk[layer], g);
 		if (s->io)
 			err = kvs_read_sync(s, record, stage_sector(s, g));
 		else
-			memcpy(to, s->records + record * s->geo.record_sectors * KVS_SECTOR, s->geo.record_bytes);
+			memcpy(to, s->records + record * s->geo.record_sectors * KVS_SECTOR,
+			       s->geo.record_bytes);
 	}
 	return err;
 }
 
 static int stage_start(struct kvs *s, struct sequence *q, uint32_t layer)
 {
-	uint32_t pos = s->pre.pos, w = s->window[layer], from = !w ? pos : pos >= w ? pos - w + 1 : 0;
+	uint32_t pos = s->pre.pos, w = s->window[layer],
+		 from = !w	   ? pos
+			: pos >= w ? pos - w + 1
+				   : 0;
 	int err = wait_for(s, &s->pre.writes);
 
 	if (err)
@@ -125,15 +137,16 @@ static int stage_start(struct kvs *s, struct sequence *q, uint32_t layer)
 
 static struct kvs_span stage_span(const struct kvs *s, uint32_t group)
 {
-	return (struct kvs_span){kvs_arena_at(s, stage_sector(s, group)), 0, (uint16_t)s->geo.rec.group,
-				 group * s->geo.rec.group};
+	return (struct kvs_span){ kvs_arena_at(s, stage_sector(s, group)), 0,
+				  (uint16_t)s->geo.rec.group, group * s->geo.rec.group };
 }
 
 /* Metadata and checksum of a staged group; in memory, the record itself. */
 static int stage_commit(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t group)
 {
 	uint32_t dl = s->disk[layer];
-	uint64_t record = kvs_record(s, q, dl, group), bytes = (uint64_t)s->geo.record_sectors * KVS_SECTOR;
+	uint64_t record = kvs_record(s, q, dl, group),
+		 bytes = (uint64_t)s->geo.record_sectors * KVS_SECTOR;
 	struct kvs_span span = stage_span(s, group);
 	int err = kvs_can_build(s, q, dl, group) ? kvs_build(s, q, layer, &span, 1) : 0;
 
@@ -145,7 +158,8 @@ static int stage_commit(struct kvs *s, struct sequence *q, uint32_t layer, uint3
 }
 
 /* Write-back of staged groups [from, to) of one chunk, as few requests as may be. */
-static int stage_write(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t from, uint32_t to)
+static int stage_write(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t from,
+		       uint32_t to)
 {
 	uint32_t per = REQUEST_SECTORS / s->geo.record_sectors, dl = s->disk[layer];
 	int err = 0;
@@ -156,9 +170,13 @@ static int stage_write(struct kvs *s, struct sequence *q, uint32_t layer, uint32
 	for (uint32_t g = from, n; s->io && !err && g < to; g += n) {
 		n = to - g < per ? to - g : per;
 		struct kvs_io_request req = {
-			.op = KVS_IO_WRITE, .urgency = KVS_IO_BEHIND, .layer = (uint16_t)layer,
-			.sectors = n * s->geo.record_sectors, .arena = stage_sector(s, g),
-			.store = kvs_record(s, q, dl, g) * s->geo.record_sectors, .tag = kvs_tag(KVS_TAG_STAGE, 0, dl, 0),
+			.op = KVS_IO_WRITE,
+			.urgency = KVS_IO_BEHIND,
+			.layer = (uint16_t)layer,
+			.sectors = n * s->geo.record_sectors,
+			.arena = stage_sector(s, g),
+			.store = kvs_record(s, q, dl, g) * s->geo.record_sectors,
+			.tag = kvs_tag(KVS_TAG_STAGE, 0, dl, 0),
 		};
 
 		s->stats.records_written += n;
@@ -198,7 +216,8 @@ int kvs_prefill_put(struct kvs *s, uint32_t layer, uint32_t n, const float *k, c
 	if (s->failed)
 		return s->failed;
 	if (!s->pre.active || layer != s->pre.layer || n > s->pre.n - s->pre.put)
-		return kvs_say(s, -EPROTO, "prefill of %u tokens of layer %u out of order", n, layer);
+		return kvs_say(s, -EPROTO, "prefill of %u tokens of layer %u out of order", n,
+			       layer);
 	if (!s->pre.put && n)
 		err = stage_start(s, q, layer);
 	for (uint32_t i = 0; !err && i < n; i++) {
@@ -212,10 +231,12 @@ int kvs_prefill_put(struct kvs *s, uint32_t layer, uint32_t n, const float *k, c
 }
 
 /* Starts reading chunk c's first n groups into a block. */
-static int stream_read(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t c, uint32_t n, uint32_t block)
+static int stream_read(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t c, uint32_t n,
+		       uint32_t block)
 {
 	uint64_t sectors = (uint64_t)n * s->geo.record_sectors, at;
-	uint64_t store = kvs_record(s, q, s->disk[layer], c * s->geo.groups_per_chunk) * s->geo.record_sectors;
+	uint64_t store = kvs_record(s, q, s->disk[layer], c * s->geo.groups_per_chunk) *
+			 s->geo.record_sectors;
 	uint32_t piece = REQUEST_SECTORS / s->geo.record_sectors * s->geo.record_sectors;
 	int err = 0;
 
@@ -223,9 +244,13 @@ static int stream_read(struct kvs *s, struct sequence *q, uint32_t layer, uint32
 	for (at = 0; !err && at < sectors; at += piece) {
 		uint64_t left = sectors - at;
 		struct kvs_io_request req = {
-			.op = KVS_IO_READ, .urgency = KVS_IO_AHEAD, .layer = (uint16_t)layer,
-			.sectors = (uint32_t)(left < piece ? left : piece), .arena = stream_sector(s, block) + at,
-			.store = store + at, .tag = kvs_tag(KVS_TAG_STREAM, 0, s->disk[layer], block),
+			.op = KVS_IO_READ,
+			.urgency = KVS_IO_AHEAD,
+			.layer = (uint16_t)layer,
+			.sectors = (uint32_t)(left < piece ? left : piece),
+			.arena = stream_sector(s, block) + at,
+			.store = store + at,
+			.tag = kvs_tag(KVS_TAG_STREAM, 0, s->disk[layer], block),
 		};
 
 		s->pre.streams[block]++;
@@ -237,7 +262,8 @@ static int stream_read(struct kvs *s, struct sequence *q, uint32_t layer, uint32
 }
 
 /* Spans of chunk c's first n groups, which are in a block or in memory; checked. */
-static int stream_spans(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t c, uint32_t n, uint32_t block)
+static int stream_spans(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t c, uint32_t n,
+			uint32_t block)
 {
 	uint64_t bytes = (uint64_t)s->geo.record_sectors * KVS_SECTOR;
 	uint32_t per = s->geo.groups_per_chunk, group = s->geo.rec.group;
@@ -245,17 +271,20 @@ static int stream_spans(struct kvs *s, struct sequence *q, uint32_t layer, uint3
 
 	for (uint32_t i = 0; !err && i < n; i++) {
 		uint64_t record = kvs_record(s, q, s->disk[layer], c * per + i);
-		const uint8_t *at = s->io ? (uint8_t *)kvs_arena_at(s, stream_sector(s, block)) + i * bytes :
-					    s->records + record * bytes;
+		const uint8_t *at =
+			s->io ? (uint8_t *)kvs_arena_at(s, stream_sector(s, block)) + i * bytes
+			      : s->records + record * bytes;
 
 		if (s->io)
 			err = kvs_check_record(s, record, at);
-		s->scratch.spans[i] = (struct kvs_span){at, 0, (uint16_t)group, (c * per + i) * group};
+		s->scratch.spans[i] =
+			(struct kvs_span){ at, 0, (uint16_t)group, (c * per + i) * group };
 	}
 	return err;
 }
 
-typedef int (*layer_fn)(struct kvs *s, struct sequence *q, uint32_t layer, const struct kvs_span *spans, uint32_t n);
+typedef int (*layer_fn)(struct kvs *s, struct sequence *q, uint32_t layer,
+			const struct kvs_span *spans, uint32_t n);
 
 /* Groups [0, n) of a layer in order, a chunk at a time, the next one being read meanwhile. */
 static int stream(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t n, layer_fn fn)
@@ -276,14 +305,14 @@ static int stream(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t n,
 	return err;
 }
 
-struct rows {			/* one pass of all rows over some spans */
+struct rows { /* one pass of all rows over some spans */
 	struct kvs *s;
 	const float *q;
 	float *out;
 	const struct kvs_span *spans;
 	uint32_t n_spans, layer;
 	atomic_uint next;
-	bool last;		/* divide by the sums */
+	bool last; /* divide by the sums */
 };
 
 static void normalise(const struct rows *r, uint32_t h, uint32_t row, uint32_t n, const float *sums)
@@ -292,7 +321,8 @@ static void normalise(const struct rows *r, uint32_t h, uint32_t row, uint32_t n
 	uint32_t per = g->n_heads / g->n_kv_heads;
 
 	for (uint32_t i = 0; i < n * per; i++) {
-		float *out = r->out + ((size_t)(row + i / per) * g->n_heads + h * per + i % per) * g->head_dim;
+		float *out = r->out + ((size_t)(row + i / per) * g->n_heads + h * per + i % per) *
+					      g->head_dim;
 		float x = sums[i] > 0 ? 1.0f / sums[i] : 0;
 
 		for (uint32_t d = 0; d < g->head_dim; d++)
@@ -305,13 +335,15 @@ static void tile(struct rows *r, uint32_t h, uint32_t row, uint32_t n, void *scr
 	const struct kvs *s = r->s;
 	const struct kvs_geom *g = &s->geo.rec;
 	uint32_t per = g->n_heads / g->n_kv_heads, stride = g->n_heads * g->head_dim;
-	size_t at = ((size_t)h * s->pre.n + row) * per, head = (size_t)row * stride + (size_t)h * per * g->head_dim;
+	size_t at = ((size_t)h * s->pre.n + row) * per,
+	       head = (size_t)row * stride + (size_t)h * per * g->head_dim;
 	float *m = running_softmax(s) + at, *l = m + (size_t)s->pre.n * g->n_heads;
-	struct kvs_softmax state = {m, l, r->out + head};
+	struct kvs_softmax state = { m, l, r->out + head };
 
 	if (r->n_spans && r->spans[0].token < s->pre.pos + row + n)
-		s->kernels->prefill(g, h, r->q + head, stride, n, s->pre.pos + row, s->window[r->layer], s->shape.scale,
-				    r->spans, r->n_spans, &state, stride, scratch);
+		s->kernels->prefill(g, h, r->q + head, stride, n, s->pre.pos + row,
+				    s->window[r->layer], s->shape.scale, r->spans, r->n_spans,
+				    &state, stride, scratch);
 	if (r->last)
 		normalise(r, h, row, n, l);
 }
@@ -325,14 +357,16 @@ static void worker(void *arg, int i, int n)
 	(void)n;
 	while ((k = atomic_fetch_add(&r->next, 1)) < all) {
 		/* the last rows see most: they go first */
-		uint32_t row = (tiles - 1 - k / s->geo.rec.n_kv_heads) * TILE, left = s->pre.n - row;
+		uint32_t row = (tiles - 1 - k / s->geo.rec.n_kv_heads) * TILE,
+			 left = s->pre.n - row;
 
 		tile(r, k % s->geo.rec.n_kv_heads, row, left < TILE ? left : TILE,
 		     s->scratch.prefill + (size_t)i * s->scratch.prefill_bytes);
 	}
 }
 
-static int attend_rows(struct kvs *s, struct sequence *q, uint32_t layer, const struct kvs_span *spans, uint32_t n)
+static int attend_rows(struct kvs *s, struct sequence *q, uint32_t layer,
+		       const struct kvs_span *spans, uint32_t n)
 {
 	struct rows *r = s->pre.rows;
 
@@ -359,7 +393,8 @@ static int attend_staging(struct kvs *s, struct sequence *q, uint32_t layer)
 		s->pre.rows->last = span.token + group >= end;
 		if (!s->pre.rows->last && (span.token + group) % s->geo.align)
 			continue;
-		if (s->pre.rows->last || n * group >= PIECE || n + s->geo.align / group > s->pre.max_spans) {
+		if (s->pre.rows->last || n * group >= PIECE ||
+		    n + s->geo.align / group > s->pre.max_spans) {
 			attend_rows(s, q, layer, s->scratch.spans, n);
 			n = 0;
 		}
@@ -370,13 +405,14 @@ static int attend_staging(struct kvs *s, struct sequence *q, uint32_t layer)
 /* What the rolling buffer of a layer holds at the end of the prefill. */
 static void keep_recent(struct kvs *s, struct sequence *q, uint32_t layer)
 {
-	uint32_t group = s->geo.rec.group, end = s->pre.pos + s->pre.n, first = s->pre.first / group;
+	uint32_t group = s->geo.rec.group, end = s->pre.pos + s->pre.n,
+		 first = s->pre.first / group;
 	uint32_t last = (end - 1) / group;
 	uint32_t from = last >= s->ring[layer] ? last - s->ring[layer] + 1 : 0;
 
 	for (uint32_t g = from > first ? from : first; g * group < end; g++)
-		memcpy(kvs_arena_at(s, kvs_ring_sector(s, q, layer, g)), kvs_arena_at(s, stage_sector(s, g)),
-		       s->geo.record_bytes);
+		memcpy(kvs_arena_at(s, kvs_ring_sector(s, q, layer, g)),
+		       kvs_arena_at(s, stage_sector(s, g)), s->geo.record_bytes);
 }
 
 /* Groups [0, n): those before the staging from the store, the others from the staging. */
@@ -431,7 +467,7 @@ static void softmax_start(struct kvs *s, float *out)
 int kvs_prefill_attend(struct kvs *s, uint32_t layer, const float *query, float *out)
 {
 	struct sequence *q = &s->seqs[s->pre.seq];
-	struct rows rows = {.s = s, .q = query, .out = out, .layer = layer};
+	struct rows rows = { .s = s, .q = query, .out = out, .layer = layer };
 	uint64_t start = kvs_now();
 	int err;
 
@@ -444,7 +480,9 @@ int kvs_prefill_attend(struct kvs *s, uint32_t layer, const float *query, float 
 		return err;
 	softmax_start(s, out);
 	s->pre.rows = &rows;
-	s->pre.max_spans = s->geo.max_groups > 2 * s->geo.groups_per_chunk ? s->geo.max_groups : 2 * s->geo.groups_per_chunk;
+	s->pre.max_spans = s->geo.max_groups > 2 * s->geo.groups_per_chunk
+				   ? s->geo.max_groups
+				   : 2 * s->geo.groups_per_chunk;
 	if (!s->window[layer])
 		err = stream(s, q, layer, s->pre.first / s->geo.rec.group, attend_rows);
 	if (!err)
@@ -469,7 +507,8 @@ int kvs_prefill_end(struct kvs *s)
 	if (!s->pre.active)
 		return kvs_say(s, -EPROTO, "no prefill to end");
 	if (s->pre.layer != s->geo.n_layers)
-		return kvs_fail(s, -EPROTO, "prefill ended at layer %u of %u", s->pre.layer, s->geo.n_layers);
+		return kvs_fail(s, -EPROTO, "prefill ended at layer %u of %u", s->pre.layer,
+				s->geo.n_layers);
 	err = wait_for(s, &s->pre.writes);
 	if (err)
 		return err;

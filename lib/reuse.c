@@ -9,8 +9,8 @@
 
 #include "session.h"
 
-#define HALF_LIFE 8.0f		/* steps */
-#define WEIGHT_MIN 1e-6f	/* so that a group that scored nothing still ages */
+#define HALF_LIFE 8.0f	 /* steps */
+#define WEIGHT_MIN 1e-6f /* so that a group that scored nothing still ages */
 
 static struct slot *layer_slots(struct kvs *s, uint32_t dl)
 {
@@ -44,7 +44,9 @@ uint32_t kvs_slots_take(struct kvs *s, uint32_t dl, uint32_t n, uint32_t *out)
 	for (uint32_t i = 0; i < s->geo.reuse; i++) {
 		bool goes = !slots[i].pins && slots[i].state != SLOT_READING;
 
-		keys[i] = !goes ? -INFINITY : slots[i].state == SLOT_FREE ? INFINITY : -slots[i].key;
+		keys[i] = !goes				? -INFINITY
+			  : slots[i].state == SLOT_FREE ? INFINITY
+							: -slots[i].key;
 		can += goes;
 	}
 	return kvs_predict_top(keys, s->geo.reuse, n < can ? n : can, 0, out, s->scratch.top);
@@ -56,7 +58,9 @@ void kvs_slot_assign(struct kvs *s, uint32_t dl, uint32_t slot, uint64_t record)
 
 	if (t->state != SLOT_FREE)
 		s->chunks.slot[t->record] = KVS_NO_SLOT;
-	*t = (struct slot){.record = (uint32_t)record, .state = SLOT_READING, .read = s->step[dl]};
+	*t = (struct slot){ .record = (uint32_t)record,
+			    .state = SLOT_READING,
+			    .read = s->step[dl] };
 	s->chunks.slot[record] = (uint16_t)slot;
 }
 
@@ -85,6 +89,6 @@ void kvs_slots_drop_all(struct kvs *s)
 
 			if (t->state != SLOT_FREE)
 				s->chunks.slot[t->record] = KVS_NO_SLOT;
-			*t = (struct slot){.state = SLOT_FREE};
+			*t = (struct slot){ .state = SLOT_FREE };
 		}
 }

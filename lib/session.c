@@ -68,7 +68,9 @@ static int take_parts(struct kvs *s)
 	uint32_t n = kvs_parts(&s->geo, &s->cfg, &s->predictor, parts);
 
 	for (uint32_t i = 0; i < n; i++) {
-		void *p = parts[i].bytes >= 1u << 20 ? take(parts[i].bytes) : aligned_alloc(64, (parts[i].bytes + 63) / 64 * 64);
+		void *p = parts[i].bytes >= 1u << 20
+				  ? take(parts[i].bytes)
+				  : aligned_alloc(64, (parts[i].bytes + 63) / 64 * 64);
 
 		if (!p)
 			return -ENOMEM;
@@ -119,8 +121,12 @@ static void init_layers(struct kvs *s)
 static int open_io(struct kvs *s)
 {
 	struct kvs_io_params params = {
-		.fd = s->store.fd, .direct = s->store.direct, .arena_bytes = s->geo.arena_bytes,
-		.store_bytes = s->geo.store_bytes, .block_bytes = s->store.block_bytes, .depth = s->set.depth,
+		.fd = s->store.fd,
+		.direct = s->store.direct,
+		.arena_bytes = s->geo.arena_bytes,
+		.store_bytes = s->geo.store_bytes,
+		.block_bytes = s->store.block_bytes,
+		.depth = s->set.depth,
 		.timeout_ms = s->cfg.io_timeout_ms ? s->cfg.io_timeout_ms : 30000,
 		.fault = s->cfg.test_fault,
 	};
@@ -136,7 +142,9 @@ static int open_io(struct kvs *s)
 static int open_memory(struct kvs *s)
 {
 	s->arena = take(s->geo.arena_bytes);
-	return s->arena ? 0 : kvs_say(s, -ENOMEM, "no memory for %llu bytes", (unsigned long long)s->geo.arena_bytes);
+	return s->arena ? 0
+			: kvs_say(s, -ENOMEM, "no memory for %llu bytes",
+				  (unsigned long long)s->geo.arena_bytes);
 }
 
 static bool on_disk(const struct kvs_config *cfg)
@@ -165,7 +173,8 @@ static int check_size(const struct kvs_config *cfg, char *message)
 	if (cfg->size == sizeof(*cfg))
 		return 0;
 	if (message)
-		snprintf(message, KVS_MESSAGE_BYTES, "kvs_config of %u bytes, this library takes %zu: rebuild the program",
+		snprintf(message, KVS_MESSAGE_BYTES,
+			 "kvs_config of %u bytes, this library takes %zu: rebuild the program",
 			 cfg->size, sizeof(*cfg));
 	return -EINVAL;
 }
@@ -194,7 +203,8 @@ static int open_store(struct kvs *s)
 {
 	if (!on_disk(&s->cfg))
 		return 0;
-	return kvs_store_open(s->cfg.store, s->geo.store_bytes, s->cfg.force, &s->store, s->message);
+	return kvs_store_open(s->cfg.store, s->geo.store_bytes, s->cfg.force, &s->store,
+			      s->message);
 }
 
 static int open_all(struct kvs *s, const struct kvs_config *cfg)
@@ -203,7 +213,8 @@ static int open_all(struct kvs *s, const struct kvs_config *cfg)
 
 	s->store.fd = -1;
 	if (!err)
-		err = kvs_geometry(cfg, &s->store, &s->set, &s->predictor, &s->geo, &s->plan, s->message);
+		err = kvs_geometry(cfg, &s->store, &s->set, &s->predictor, &s->geo, &s->plan,
+				   s->message);
 	if (err)
 		return err;
 	s->cfg.settings = s->set;
@@ -219,7 +230,8 @@ static int open_all(struct kvs *s, const struct kvs_config *cfg)
 		return err;
 	err = take_parts(s);
 	if (err)
-		return kvs_say(s, err, "no memory for %llu bytes", (unsigned long long)s->plan.resident_bytes);
+		return kvs_say(s, err, "no memory for %llu bytes",
+			       (unsigned long long)s->plan.resident_bytes);
 	s->mem_peak = s->plan.resident_bytes;
 	init_layers(s);
 	s->scratch.prefill_bytes = (kvs_prefill_scratch(&s->geo.rec, KVS_BLOCK) + 63) / 64 * 64;

@@ -19,7 +19,7 @@
 #define KV_ROW (KV_HEADS * DIM)
 #define CTX 1600
 
-static float *keys, *values, *queries;	/* [LAYERS][CTX][...] */
+static float *keys, *values, *queries; /* [LAYERS][CTX][...] */
 
 static float uniform(uint64_t *state)
 {
@@ -67,9 +67,15 @@ static const float *query(uint32_t l, uint32_t t)
 static struct kvs_config config(enum kvs_where where)
 {
 	return (struct kvs_config){
-		.size = sizeof(struct kvs_config), .where = where, .store = "/var/tmp",
-		.shape = {.n_layers = LAYERS, .n_heads = HEADS, .n_kv_heads = KV_HEADS, .head_dim = DIM, .n_ctx = CTX},
-		.settings = {.group = 4, .select = 64},
+		.size = sizeof(struct kvs_config),
+		.where = where,
+		.store = "/var/tmp",
+		.shape = { .n_layers = LAYERS,
+			   .n_heads = HEADS,
+			   .n_kv_heads = KV_HEADS,
+			   .head_dim = DIM,
+			   .n_ctx = CTX },
+		.settings = { .group = 4, .select = 64 },
 	};
 }
 
@@ -104,7 +110,8 @@ static int step(struct kvs *s, uint32_t seq, uint32_t t, float *out)
 }
 
 /* Tokens [from, to) by prefill; out [LAYERS][to - from][ROW] or NULL. */
-static int prefill_total(struct kvs *s, uint32_t seq, uint32_t from, uint32_t to, uint32_t total, float *out)
+static int prefill_total(struct kvs *s, uint32_t seq, uint32_t from, uint32_t to, uint32_t total,
+			 float *out)
 {
 	float *spare = malloc(sizeof(float) * (to - from) * ROW);
 	int err = kvs_prefill_begin(s, seq, to - from, total);
@@ -115,7 +122,8 @@ static int prefill_total(struct kvs *s, uint32_t seq, uint32_t from, uint32_t to
 			err = kvs_prefill_put(s, l, n, key(l, t), value(l, t));
 		}
 		if (!err)
-			err = kvs_prefill_attend(s, l, query(l, from), out ? out + (size_t)l * (to - from) * ROW : spare);
+			err = kvs_prefill_attend(s, l, query(l, from),
+						 out ? out + (size_t)l * (to - from) * ROW : spare);
 	}
 	free(spare);
 	return err ? err : kvs_prefill_end(s);
@@ -138,7 +146,8 @@ static void reference(uint32_t l, uint32_t t, uint32_t window, double *out)
 		for (uint32_t i = from; i <= t; i++) {
 			p[i] = 0;
 			for (uint32_t d = 0; d < DIM; d++)
-				p[i] += (double)query(l, t)[h * DIM + d] * (double)key(l, i)[kv * DIM + d];
+				p[i] += (double)query(l, t)[h * DIM + d] *
+					(double)key(l, i)[kv * DIM + d];
 			p[i] /= sqrt(DIM);
 			most = fmax(most, p[i]);
 		}
@@ -158,12 +167,14 @@ static void check_exact(const float *out, uint32_t l, uint32_t t, uint32_t windo
 
 	reference(l, t, window, want);
 	for (uint32_t i = 0; i < ROW; i++)
-		ck_assert_msg(fabs((double)out[i] - want[i]) < 2e-3, "layer %u token %u element %u: %g, wanted %g", l, t, i,
+		ck_assert_msg(fabs((double)out[i] - want[i]) < 2e-3,
+			      "layer %u token %u element %u: %g, wanted %g", l, t, i,
 			      (double)out[i], want[i]);
 }
 
 /* Decode of n tokens after a prefill of p; all outputs one after the other. */
-static float *run_session(const struct kvs_config *cfg, uint32_t p, uint32_t n, struct kvs_stats *stats)
+static float *run_session(const struct kvs_config *cfg, uint32_t p, uint32_t n,
+			  struct kvs_stats *stats)
 {
 	struct kvs *s = open_session(cfg);
 	float *out = malloc(sizeof(float) * n * LAYERS * ROW);
@@ -188,13 +199,14 @@ static float *run_session(const struct kvs_config *cfg, uint32_t p, uint32_t n, 
 static void same_bits(const float *a, const float *b, uint32_t n)
 {
 	for (size_t i = 0; i < (size_t)n * LAYERS * ROW; i++)
-		ck_assert_msg(!memcmp(&a[i], &b[i], sizeof(float)), "token %zu layer %zu element %zu: %g and %g",
-			      i / LAYERS / ROW, i / ROW % LAYERS, i % ROW, (double)a[i], (double)b[i]);
+		ck_assert_msg(!memcmp(&a[i], &b[i], sizeof(float)),
+			      "token %zu layer %zu element %zu: %g and %g", i / LAYERS / ROW,
+			      i / ROW % LAYERS, i % ROW, (double)a[i], (double)b[i]);
 }
 
 START_TEST(full_attention_is_exact)
 {
-	enum kvs_where where[] = {KVS_DISK, KVS_MEMORY, KVS_DENSE};
+	enum kvs_where where[] = { KVS_DISK, KVS_MEMORY, KVS_DENSE };
 
 	for (int i = 0; i < 3; i++) {
 		struct kvs_config cfg = config(where[i]);
@@ -217,12 +229,12 @@ START_TEST(disk_equals_memory)
 	static const struct {
 		const char *predictor;
 		uint32_t group, select, reuse, prefill, n, no_correct;
-	} *c, cases[] = {
-		{"groupmean", 4, 64, 0, 700, 60, 0},   {"groupmean", 8, 128, 5, 700, 40, 0},
-		{"groupmean", 4, 64, 1, 0, 200, 0},    {"lowrank", 4, 64, 40, 500, 40, 0},
-		{"exact", 16, 64, 0, 500, 40, 0},      {"window", 4, 64, 0, 500, 40, 0},
-		{"groupmean", 4, 64, 30, 37, 300, 0},  {"groupmean", 1, 50, 0, 400, 20, 0},
-		{"groupmean", 256, 512, 3, 1500, 9, 0}, {"groupmean", 4, 64, 20, 300, 60, 1},
+	} * c, cases[] = {
+		{ "groupmean", 4, 64, 0, 700, 60, 0 },	  { "groupmean", 8, 128, 5, 700, 40, 0 },
+		{ "groupmean", 4, 64, 1, 0, 200, 0 },	  { "lowrank", 4, 64, 40, 500, 40, 0 },
+		{ "exact", 16, 64, 0, 500, 40, 0 },	  { "window", 4, 64, 0, 500, 40, 0 },
+		{ "groupmean", 4, 64, 30, 37, 300, 0 },	  { "groupmean", 1, 50, 0, 400, 20, 0 },
+		{ "groupmean", 256, 512, 3, 1500, 9, 0 }, { "groupmean", 4, 64, 20, 300, 60, 1 },
 	};
 	struct kvs_config cfg = config(KVS_MEMORY);
 	struct kvs_stats stats;
@@ -252,9 +264,10 @@ END_TEST
 
 START_TEST(prefill_equals_reference_however_cut)
 {
-	float *whole = malloc(sizeof(float) * LAYERS * 1500 * ROW), *part = malloc(sizeof(float) * LAYERS * 1500 * ROW);
+	float *whole = malloc(sizeof(float) * LAYERS * 1500 * ROW),
+	      *part = malloc(sizeof(float) * LAYERS * 1500 * ROW);
 	struct kvs_config cfg = config(_i % 2 ? KVS_MEMORY : KVS_DISK);
-	static const uint32_t cuts[] = {0, 512, 1024, 1500}, odd[] = {0, 5, 301, 1500};
+	static const uint32_t cuts[] = { 0, 512, 1024, 1500 }, odd[] = { 0, 5, 301, 1500 };
 	struct kvs *s;
 	uint32_t seq;
 
@@ -274,8 +287,10 @@ START_TEST(prefill_equals_reference_however_cut)
 
 			ok(s, prefill(s, seq, cut[i], cut[i + 1], part));
 			for (uint32_t l = 0; l < LAYERS; l++)
-				ck_assert_msg(!memcmp(part + (size_t)l * n * ROW, whole + ((size_t)l * 1500 + cut[i]) * ROW,
-						      sizeof(float) * n * ROW), "cut %u, layer %u", cut[i], l);
+				ck_assert_msg(!memcmp(part + (size_t)l * n * ROW,
+						      whole + ((size_t)l * 1500 + cut[i]) * ROW,
+						      sizeof(float) * n * ROW),
+					      "cut %u, layer %u", cut[i], l);
 		}
 	}
 	kvs_close(s);
@@ -286,7 +301,7 @@ END_TEST
 
 START_TEST(window_layers_stay_in_memory)
 {
-	static const uint32_t window[LAYERS] = {50, 0, 128};
+	static const uint32_t window[LAYERS] = { 50, 0, 128 };
 	struct kvs_config cfg = config(_i ? KVS_MEMORY : KVS_DISK);
 	float *out = malloc(sizeof(float) * LAYERS * 700 * ROW);
 	struct kvs *s;
@@ -334,7 +349,7 @@ START_TEST(forks_are_independent)
 	ck_assert_uint_eq(kvs_seq_tokens(s, fork), at);
 	ok(s, kvs_seq_new(s, &lone));
 	ok(s, prefill(s, lone, 0, 640, NULL));
-	for (uint32_t t = 640; t < 700; t++) {	/* the fork takes other tokens at its places */
+	for (uint32_t t = 640; t < 700; t++) { /* the fork takes other tokens at its places */
 		for (uint32_t l = 0; l < LAYERS; l++) {
 			ok(s, kvs_append(s, l, 1, &fork, key(l, t + 700), value(l, t + 700)));
 			ok(s, kvs_attend(s, l, 1, &fork, query(l, t), b));
@@ -377,9 +392,12 @@ START_TEST(batch_equals_one_by_one)
 		ok(s, step(s, lone, 510 + t, one));
 		for (uint32_t l = 0; l < LAYERS; l++) {
 			for (uint32_t i = 0; i < 3; i++) {
-				memcpy(k + i * KV_ROW, key(l, 500 + 10 * i + t), sizeof(float) * KV_ROW);
-				memcpy(v + i * KV_ROW, value(l, 500 + 10 * i + t), sizeof(float) * KV_ROW);
-				memcpy(q + i * ROW, query(l, 500 + 10 * i + t), sizeof(float) * ROW);
+				memcpy(k + i * KV_ROW, key(l, 500 + 10 * i + t),
+				       sizeof(float) * KV_ROW);
+				memcpy(v + i * KV_ROW, value(l, 500 + 10 * i + t),
+				       sizeof(float) * KV_ROW);
+				memcpy(q + i * ROW, query(l, 500 + 10 * i + t),
+				       sizeof(float) * ROW);
 			}
 			ok(s, kvs_append(s, l, 3, seqs, k, v));
 			ok(s, kvs_prefetch(s, l, 3, seqs, q));
@@ -412,7 +430,7 @@ static void parallel(void *pool, void (*fn)(void *arg, int i, int n), void *arg,
 
 	(void)pool;
 	for (int i = 0; i < n; i++) {
-		parts[i] = (struct part){fn, arg, i, n};
+		parts[i] = (struct part){ fn, arg, i, n };
 		ck_assert(!pthread_create(&threads[i], NULL, run_part, &parts[i]));
 	}
 	for (int i = 0; i < n; i++)
@@ -479,12 +497,17 @@ END_TEST
 START_TEST(faults_are_noticed)
 {
 	static const struct kvs_io_fault faults[] = {
-		{KVS_FAULT_FLIP, KVS_IO_READ, 0, 3, 1}, {KVS_FAULT_ASTRAY, KVS_IO_READ, 0, 5, 1},
-		{KVS_FAULT_ERROR, KVS_IO_READ, -EIO, 4, 1}, {KVS_FAULT_ERROR, KVS_IO_WRITE, -EIO, 2, 1},
-		{KVS_FAULT_ERROR, KVS_IO_WRITE, -ENOSPC, 9, 1}, {KVS_FAULT_STALL, KVS_IO_READ, 0, 6, 1},
-		{KVS_FAULT_STALL, KVS_IO_WRITE, 0, 6, 1},
+		{ KVS_FAULT_FLIP, KVS_IO_READ, 0, 3, 1 },
+		{ KVS_FAULT_ASTRAY, KVS_IO_READ, 0, 5, 1 },
+		{ KVS_FAULT_ERROR, KVS_IO_READ, -EIO, 4, 1 },
+		{ KVS_FAULT_ERROR, KVS_IO_WRITE, -EIO, 2, 1 },
+		{ KVS_FAULT_ERROR, KVS_IO_WRITE, -ENOSPC, 9, 1 },
+		{ KVS_FAULT_STALL, KVS_IO_READ, 0, 6, 1 },
+		{ KVS_FAULT_STALL, KVS_IO_WRITE, 0, 6, 1 },
 	};
-	static const int want[] = {-EBADMSG, -EBADMSG, -EIO, -EIO, -ENOSPC, -ETIMEDOUT, -ETIMEDOUT};
+	static const int want[] = {
+		-EBADMSG, -EBADMSG, -EIO, -EIO, -ENOSPC, -ETIMEDOUT, -ETIMEDOUT
+	};
 	struct kvs_config cfg = config(KVS_DISK);
 	float out[LAYERS * ROW];
 	uint32_t seq, t;
@@ -499,7 +522,8 @@ START_TEST(faults_are_noticed)
 	for (t = 0; !err && t < 300; t++)
 		err = step(s, seq, t, out);
 	ck_assert_int_eq(err, want[_i]);
-	ck_assert_msg(want[_i] == -ETIMEDOUT || strstr(kvs_message(s), "layer"), "%s", kvs_message(s));
+	ck_assert_msg(want[_i] == -ETIMEDOUT || strstr(kvs_message(s), "layer"), "%s",
+		      kvs_message(s));
 	ck_assert_int_eq(step(s, seq, t, out), want[_i]);
 	ck_assert_int_eq(kvs_seq_new(s, &seq), want[_i]);
 	kvs_close(s);
@@ -514,7 +538,8 @@ START_TEST(bad_calls_are_refused)
 	uint32_t seq = 0, other;
 	struct kvs *s;
 
-	ck_assert_int_eq(kvs_append(s = open_session(&cfg), 0, 1, &seq, key(0, 0), value(0, 0)), -EINVAL);
+	ck_assert_int_eq(kvs_append(s = open_session(&cfg), 0, 1, &seq, key(0, 0), value(0, 0)),
+			 -EINVAL);
 	ok(s, kvs_seq_new(s, &seq));
 	ck_assert_int_eq(kvs_seq_new(s, &other), -ENOSPC);
 	ck_assert_int_eq(kvs_attend(s, 0, 1, &seq, query(0, 0), out), -EPROTO);
@@ -530,7 +555,8 @@ START_TEST(bad_calls_are_refused)
 	memcpy(bad, key(0, 0), sizeof(bad));
 	bad[5] = NAN;
 	for (int i = 0; i < 4; i++)
-		ck_assert_int_eq(kvs_append(s, 0, 1, &seq, i == 2 ? bad : key(0, 0), value(0, 0)), i == 3 ? -EDOM : 0);
+		ck_assert_int_eq(kvs_append(s, 0, 1, &seq, i == 2 ? bad : key(0, 0), value(0, 0)),
+				 i == 3 ? -EDOM : 0);
 	ck_assert_msg(strstr(kvs_message(s), "token 402") != NULL, "%s", kvs_message(s));
 	kvs_close(s);
 	cfg.shape.head_dim = 3;
