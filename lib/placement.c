@@ -337,13 +337,20 @@ static void look_file(int fd, const struct statx *stx, const struct chain *chain
 			 fs ? fs->why : "the file system does no direct I/O on this file");
 }
 
+static dev_t dev_of(const struct statx *stx)
+{
+	dev_t dev = makedev(stx->stx_dev_major, stx->stx_dev_minor);
+
+	if (S_ISBLK(stx->stx_mode))
+		return makedev(stx->stx_rdev_major, stx->stx_rdev_minor);
+	return dev_below(dev, stx->stx_mask & STATX_MNT_ID ? (unsigned int)stx->stx_mnt_id : 0);
+}
+
 int kvs_placement_look(int fd, struct kvs_placement *out)
 {
 	struct chain chain = { 0 };
 	unsigned int mask = STATX_BASIC_STATS | STATX_MNT_ID;
 	struct statx stx;
-	bool device;
-	dev_t dev;
 
 	memset(out, 0, sizeof(*out));
 #ifdef STATX_DIOALIGN
@@ -351,24 +358,17 @@ int kvs_placement_look(int fd, struct kvs_placement *out)
 #endif
 	if (statx(fd, "", AT_EMPTY_PATH, mask, &stx))
 		return -errno;
-	device = S_ISBLK(stx.stx_mode);
-	dev = device ? makedev(stx.stx_rdev_major, stx.stx_rdev_minor)
-		     : makedev(stx.stx_dev_major, stx.stx_dev_minor);
-	if (!device)
-		dev = dev_below(dev,
-				stx.stx_mask & STATX_MNT_ID ? (unsigned int)stx.stx_mnt_id : 0);
-	chain_walk(&chain, dev);
+	chain_walk(&chain, dev_of(&stx));
 	out->slow = chain.slow;
-	if (device)
+	if (S_ISBLK(stx.stx_mode))
 		look_device(fd, &chain, out);
 	else
 		look_file(fd, &stx, &chain, out);
-	if (out->direct && chain.cached_by[0]) {
-		out->direct = false;
-		snprintf(out->why, sizeof(out->why),
-			 "%s reads its file through the page cache "
-			 "(losetup --direct-io=on)",
-			 chain.cached_by);
-	}
+	if (!out->direct || !chain.cached_by[0])
+		return 0;
+	out->direct = false;
+	snprintf(out->why, sizeof(out->why),
+		 "%s reads its file through the page cache (losetup --direct-io=on)",
+		 chain.cached_by);
 	return 0;
 }

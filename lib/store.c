@@ -27,6 +27,15 @@ int kvs_store_fail(char *message, int ret, const char *format, ...)
 	return ret;
 }
 
+void kvs_store_placed(struct kvs_store *store, const struct kvs_placement *placement)
+{
+	store->slow = placement->slow;
+	store->block_bytes = placement->block_bytes;
+	store->whole_bytes = placement->whole_bytes;
+	store->direct = placement->direct;
+	memcpy(store->direct_why, placement->why, sizeof(store->direct_why));
+}
+
 const char *kvs_size_text(uint64_t bytes, char *text)
 {
 	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };

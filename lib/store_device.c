@@ -3,7 +3,6 @@
  * A block device as the store: taken for ourselves alone, and only when nothing of anybody else is
  * on it.
  */
-#include "placement.h"
 #include "store_parts.h"
 
 #include <blkid/blkid.h>
@@ -113,11 +112,7 @@ static int device_look(struct kvs_store *store, int fd, char *message)
 	if (ret)
 		return kvs_store_fail(message, ret, "%s: %s", store->path, strerror(-ret));
 	store->device = true;
-	store->direct = placement.direct;
-	store->slow = placement.slow;
-	store->block_bytes = placement.block_bytes;
-	store->whole_bytes = placement.whole_bytes;
-	memcpy(store->direct_why, placement.why, sizeof(store->direct_why));
+	kvs_store_placed(store, &placement);
 	store->bytes = bytes - bytes % store->block_bytes;
 	return 0;
 }

@@ -10,7 +10,6 @@
  *   24	4	flags: 1 the library made the file, and removes it
  *   28	4068	zero
  */
-#include "placement.h"
 #include "store_parts.h"
 
 #include <endian.h>
@@ -117,6 +116,14 @@ static int direct_try(int fd, uint32_t block)
 	return ret;
 }
 
+static void not_direct(struct kvs_store *store, const char *why)
+{
+	if (!store->direct)
+		return;
+	store->direct = false;
+	snprintf(store->direct_why, sizeof(store->direct_why), "the file system %s", why);
+}
+
 /* Finds out alignment and whether direct I/O is real, on a file that is ours and has two blocks. */
 static int direct_settle(struct kvs_store *store, char *message)
 {
@@ -125,27 +132,21 @@ static int direct_settle(struct kvs_store *store, char *message)
 
 	if (ret)
 		return kvs_store_fail(message, ret, "%s: %s", store->path, strerror(-ret));
-	store->slow = placement.slow;
-	store->block_bytes = placement.block_bytes;
-	store->whole_bytes = placement.whole_bytes;
-	store->direct = placement.direct;
-	memcpy(store->direct_why, placement.why, sizeof(store->direct_why));
+	kvs_store_placed(store, &placement);
 	if (!placement.o_direct)
 		return 0;
 	ret = direct_set(store->fd, true);
 	if (!ret)
 		ret = direct_try(store->fd, store->block_bytes);
-	if (ret == -EXDEV && store->direct)
-		snprintf(store->direct_why, sizeof(store->direct_why),
-			 "the file system takes direct I/O but sends it through the page cache");
-	if (ret == -EINVAL && store->direct)
-		snprintf(store->direct_why, sizeof(store->direct_why),
-			 "the file system refuses direct I/O on this file");
-	if (ret)
-		store->direct = false;
-	if (ret == -EINVAL)
+	if (ret == -EXDEV) {
+		not_direct(store, "takes direct I/O but sends it through the page cache");
+		return 0;
+	}
+	if (ret == -EINVAL) {
+		not_direct(store, "refuses direct I/O on this file");
 		ret = direct_set(store->fd, false);
-	if (!ret || ret == -EXDEV)
+	}
+	if (!ret)
 		return 0;
 	return kvs_store_fail(message, ret, "%s: a first write failed: %s", store->path,
 			      strerror(-ret));
@@ -268,11 +269,7 @@ int kvs_store_file_probe(struct kvs_store *store, char *message)
 		return kvs_store_fail(message, ret, "%s cannot be opened: %s", store->path,
 				      strerror(-ret));
 	}
-	store->slow = placement.slow;
-	store->block_bytes = placement.block_bytes;
-	store->whole_bytes = placement.whole_bytes;
-	store->direct = placement.direct;
-	memcpy(store->direct_why, placement.why, sizeof(store->direct_why));
+	kvs_store_placed(store, &placement);
 	store->bytes = kvs_store_room_free(fd) + (uint64_t)st.st_blocks * 512;
 	close(fd);
 	return 0;

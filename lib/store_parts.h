@@ -6,6 +6,7 @@
 #ifndef KVS_STORE_PARTS_H
 #define KVS_STORE_PARTS_H
 
+#include "placement.h"
 #include "store.h"
 
 #include <sys/types.h>
@@ -17,6 +18,9 @@ __attribute__((format(printf, 3, 4))) int kvs_store_fail(char *message, int ret,
 /* "12.3 GiB". text: KVS_SIZE_TEXT bytes; returned. */
 #define KVS_SIZE_TEXT 32
 const char *kvs_size_text(uint64_t bytes, char *text);
+
+/* Takes over what was found out about the place. */
+void kvs_store_placed(struct kvs_store *store, const struct kvs_placement *placement);
 
 /* Each fills *store (zeroed, path set). On error nothing stays open. */
 int kvs_store_file_open(struct kvs_store *store, uint64_t bytes, bool force, char *message);
