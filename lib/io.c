@@ -13,7 +13,8 @@
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
 /* In order of preference. */
-static const struct kvs_io_ops *const backends[] = { &kvs_io_module_ops, &kvs_io_uring_ops, &kvs_io_threads_ops };
+static const struct kvs_io_ops *const backends[] = { &kvs_io_module_ops, &kvs_io_uring_ops,
+						     &kvs_io_threads_ops };
 
 #define N_BACKENDS (sizeof(backends) / sizeof(backends[0]))
 
