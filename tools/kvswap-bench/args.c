@@ -28,7 +28,10 @@ static int parse_number(const struct arg *a, const char *text)
 	return DONE;
 }
 
-/* Words that the option at argv[i] takes: 0, it is not `a`; 1, --name or --name=value; 2, --name value. */
+/*
+ * Words that the option at argv[i] takes: 0, it is not `a`; 1, --name or --name=value; 2,
+ * --name value.
+ */
 static int match(const struct arg *a, char **argv, int i, const char **value)
 {
 	size_t length = strlen(a->name);

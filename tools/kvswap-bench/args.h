@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 struct arg {
-	const char *name;	/* with its dashes */
-	uint32_t *number;	/* exactly one of these is set */
+	const char *name; /* with its dashes */
+	uint32_t *number; /* exactly one of these is set */
 	const char **text;
 	bool *flag;
-	uint32_t min, max;	/* of number */
+	uint32_t min, max; /* of number */
 };
 
 /* argv[*argc] must be NULL. DONE, or WRONG_USAGE and said why. */

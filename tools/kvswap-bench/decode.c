@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * `kvswap-bench decode`: the speed of decode after a long prompt. Our runner with its KV cache on disk, the same
- * in memory, dense in memory; on disk at depth 0; libllama at both depths. Every side decodes the same text in
- * bursts, in turns, so that what else the machine does meets all of them.
+ * `kvswap-bench decode`: the speed of decode after a long prompt. Our runner with its KV cache
+ * on disk, the same in memory, dense in memory; on disk at depth 0; libllama at both depths.
+ * Every side decodes the same text in bursts, in turns, so that what else the machine does
+ * meets all of them.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,9 +20,9 @@ struct decode_bench {
 	struct bench bench;
 	struct subject subject;
 	struct sides sides;
-	struct sides prompts;	/* of the filling: the same processes */
+	struct sides prompts; /* of the filling: the same processes */
 	struct engine_info info;
-	int state;		/* a file without a name: libllama's KV cache, from one process to the next */
+	int state; /* a file without a name: libllama's KV cache, from one process to the next */
 };
 
 static int open_state(struct decode_bench *d)
@@ -32,7 +33,9 @@ static int open_state(struct decode_bench *d)
 	if (d->bench.run.n_threads == 1)
 		return DONE;
 	d->state = open(dir ? dir : "/var/tmp", O_TMPFILE | O_RDWR, 0600);
-	return d->state < 0 ? report_fail("cannot create a file in %s: set TMPDIR", dir ? dir : "/var/tmp") : DONE;
+	return d->state < 0 ? report_fail("cannot create a file in %s: set TMPDIR",
+					  dir ? dir : "/var/tmp")
+			    : DONE;
 }
 
 /* The same selection in memory as on disk: what follows the storage there is said here. */
@@ -118,7 +121,8 @@ static const struct series *best(struct decode_bench *d, enum engine_kind kind, 
 
 static void add_ratios(struct decode_bench *d, struct results *r)
 {
-	const struct series *disk = best(d, ENGINE_DISK, WORKER_DEEP), *zero = best(d, ENGINE_DISK, WORKER_ZERO);
+	const struct series *disk = best(d, ENGINE_DISK, WORKER_DEEP),
+			    *zero = best(d, ENGINE_DISK, WORKER_ZERO);
 
 	results_add(r, ratio_plain("kv_full_over_resident", "bytes", (double)d->info.full_bytes,
 				   (double)d->info.resident_peak));
@@ -142,8 +146,13 @@ static int show(struct decode_bench *d)
 	const struct engine_info *i = &d->info;
 	char title[512];
 	struct results r = {
-		.argc = d->bench.argc, .argv = d->bench.argv, .json = d->bench.run.json, .title = title,
-		.series = series, .more = json_more, .arg = d,
+		.argc = d->bench.argc,
+		.argv = d->bench.argv,
+		.json = d->bench.run.json,
+		.title = title,
+		.series = series,
+		.more = json_more,
+		.arg = d,
 	};
 
 	for (uint32_t n = 0; n < d->sides.n; n++)
@@ -151,13 +160,15 @@ static int show(struct decode_bench *d)
 	for (uint32_t n = 0; n < d->prompts.n; n++)
 		series[r.n_series++] = &d->prompts.side[n].series;
 	add_ratios(d, &r);
-	snprintf(title, sizeof(title),
-		 "%s, %u layers; KV cache by %s, %s; groups of %u, %u selected, %s of rank %u, %u slots a layer\n"
-		 "hit rate %.2f, foreseen %.2f, coverage %.2f, %.0f KiB read a token; ms a token: weights %.2f, estimate %.2f, score %.2f, attention %.2f, waiting %.2f",
-		 d->subject.model.arch_name, d->subject.model.n_layers, i->backend,
-		 i->direct_io ? "direct I/O" : "no direct I/O", i->group, i->select, i->predictor, i->rank, i->reuse,
-		 i->hit_rate, i->foreseen, i->coverage, i->read_per_token / 1024, i->stages.weights,
-		 i->stages.estimate, i->stages.score, i->stages.attend, i->stages.wait);
+	snprintf(
+		title, sizeof(title),
+		"%s, %u layers; KV cache by %s, %s; groups of %u, %u selected, %s of rank %u, %u slots a layer\n"
+		"hit rate %.2f, foreseen %.2f, coverage %.2f, %.0f KiB read a token; ms a token: weights %.2f, estimate %.2f, score %.2f, attention %.2f, waiting %.2f",
+		d->subject.model.arch_name, d->subject.model.n_layers, i->backend,
+		i->direct_io ? "direct I/O" : "no direct I/O", i->group, i->select, i->predictor,
+		i->rank, i->reuse, i->hit_rate, i->foreseen, i->coverage, i->read_per_token / 1024,
+		i->stages.weights, i->stages.estimate, i->stages.score, i->stages.attend,
+		i->stages.wait);
 	return results_write(&r);
 }
 

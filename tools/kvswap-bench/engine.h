@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One side of a comparison: something that reads a prompt and makes tokens after it. All engines are fed
- * the tokens of the same text, also while they decode, so that all do the same work whatever they would say.
+ * One side of a comparison: something that reads a prompt and makes tokens after it. All
+ * engines are fed the tokens of the same text, also while they decode, so that all do the same
+ * work whatever they would say.
  *
- * An engine has two contexts: deep, filled with the prompt, and zero, empty but for what the burst itself
- * has put in.
+ * An engine has two contexts: deep, filled with the prompt, and zero, empty but for what the
+ * burst itself has put in.
  */
 #ifndef BENCH_ENGINE_H
 #define BENCH_ENGINE_H
@@ -13,10 +14,10 @@
 #include "subject.h"
 
 enum engine_kind {
-	ENGINE_DISK,		/* our runner, --kv disk */
+	ENGINE_DISK, /* our runner, --kv disk */
 	ENGINE_MEMORY,
 	ENGINE_DENSE,
-	ENGINE_LLAMA,		/* libllama, flash attention on, f16 KV */
+	ENGINE_LLAMA, /* libllama, flash attention on, f16 KV */
 };
 
 extern const char *const engine_names[];
@@ -32,8 +33,8 @@ struct engine_info {
 	char backend[16], kernels[16], predictor[16];
 	uint32_t direct_io;
 	uint32_t group, select, rank, reuse, record_bytes;
-	uint64_t resident_peak, full_bytes, budget;	/* bytes */
-	double hit_rate, foreseen, coverage, read_per_token;	/* of decode; read: bytes */
+	uint64_t resident_peak, full_bytes, budget;	     /* bytes */
+	double hit_rate, foreseen, coverage, read_per_token; /* of decode; read: bytes */
 	struct engine_stages stages;
 };
 
@@ -44,14 +45,16 @@ struct engine_ops {
 	int (*open)(struct engine **out, const struct bench *b, const struct subject *subject,
 		    enum engine_kind kind);
 	void (*close)(struct engine *e);
-	int (*threads)(struct engine *e, uint32_t n);	/* NULL: fixed by -t */
-	int (*renew)(struct engine *e);			/* the deep context becomes empty */
-	int (*fill)(struct engine *e, uint32_t n);	/* and has the first n tokens of the text */
-	int (*begin)(struct engine *e, bool deep);	/* a burst: zero is emptied, deep is where it was filled to, or near */
+	int (*threads)(struct engine *e, uint32_t n); /* NULL: fixed by -t */
+	int (*renew)(struct engine *e);		      /* the deep context becomes empty */
+	int (*fill)(struct engine *e, uint32_t n);    /* and has the first n tokens of the text */
+	int (*begin)(
+		struct engine *e,
+		bool deep); /* a burst: zero is emptied, deep is where it was filled to, or near */
 	int (*steps)(struct engine *e, bool deep, uint32_t n);
-	int (*save)(struct engine *e, int fd);		/* the deep context; NULL: cannot */
+	int (*save)(struct engine *e, int fd); /* the deep context; NULL: cannot */
 	int (*load)(struct engine *e, int fd);
-	void (*info)(struct engine *e, struct engine_info *info);	/* NULL: nothing to tell */
+	void (*info)(struct engine *e, struct engine_info *info); /* NULL: nothing to tell */
 };
 
 struct engine {

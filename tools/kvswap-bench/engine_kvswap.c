@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Our runner as a side: the model, prefill and decode of tools/kvswap over one session for each context. */
+/*
+ * Our runner as a side: the model, prefill and decode of tools/kvswap over one session for each
+ * context.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +30,8 @@ struct engine_kvswap {
 	struct engine engine;
 	struct session_options options;
 	struct context deep, zero;
-	struct kvs_stats before;	/* when decode at depth began */
-	uint32_t stepped;		/* tokens since */
+	struct kvs_stats before; /* when decode at depth began */
+	uint32_t stepped;	 /* tokens since */
 };
 
 static struct engine_kvswap *of(struct engine *e)
@@ -48,7 +51,8 @@ static void context_close(struct context *c)
 }
 
 /* Both contexts have the size of the deep one, so that all settings are the same. */
-static int context_open(struct engine_kvswap *k, struct context *c, const struct session_options *options)
+static int context_open(struct engine_kvswap *k, struct context *c,
+			const struct session_options *options)
 {
 	const struct bench *b = k->engine.bench;
 	const struct model *m = &k->engine.subject->model;
@@ -74,7 +78,8 @@ static int context_decode(struct engine_kvswap *k, struct context *c)
 	int rc = compute_shrink(&c->compute);
 
 	if (!rc)
-		rc = decode_open(&c->decode, &k->engine.subject->model, &c->compute, c->session.kvs, 1);
+		rc = decode_open(&c->decode, &k->engine.subject->model, &c->compute, c->session.kvs,
+				 1);
 	if (rc)
 		return rc;
 	c->decode.estimate_from = (set->recent ? set->recent : 32) + c->session.plan.group;
@@ -146,7 +151,10 @@ static int open_zero(struct engine_kvswap *k)
 	return context_open(k, &k->zero, &options);
 }
 
-/* At depth the text goes on from burst to burst: the same tokens again would find their groups in the slots. */
+/*
+ * At depth the text goes on from burst to burst: the same tokens again would find their groups
+ * in the slots.
+ */
 static int engine_begin(struct engine *e, bool deep)
 {
 	struct context *c = &of(e)->zero;
@@ -192,7 +200,8 @@ static double share(double part, double whole)
 	return whole > 0 ? part / whole : 0;
 }
 
-static void info_of_decode(const struct engine_kvswap *k, const struct kvs_stats *s, struct engine_info *info)
+static void info_of_decode(const struct engine_kvswap *k, const struct kvs_stats *s,
+			   struct engine_info *info)
 {
 	const struct kvs_stats *b = &k->before;
 	const struct decode *d = &k->deep.decode;
@@ -200,7 +209,8 @@ static void info_of_decode(const struct engine_kvswap *k, const struct kvs_stats
 
 	info->hit_rate = share((double)(s->groups_hit - b->groups_hit), selected);
 	info->foreseen = share((double)(s->groups_predicted - b->groups_predicted), selected);
-	info->coverage = share(s->coverage_sum - b->coverage_sum, (double)(s->selections - b->selections));
+	info->coverage =
+		share(s->coverage_sum - b->coverage_sum, (double)(s->selections - b->selections));
 	info->read_per_token = share((double)(s->bytes_read - b->bytes_read), k->stepped);
 	info->stages = (struct engine_stages){
 		.weights = share((double)d->compute_ns, ms),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * libllama as a side, as strong as it gets on a processor: flash attention on, f16 KV, all in memory, weights
- * mapped and laid out as it likes, output rows only where they are read.
+ * libllama as a side, as strong as it gets on a processor: flash attention on, f16 KV, all in
+ * memory, weights mapped and laid out as it likes, output rows only where they are read.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,16 +12,16 @@
 #include "kvswap/report.h"
 #include "llama.h"
 
-#define UBATCH 512	/* libllama's default */
-#define MARGIN 16	/* of the context, beyond the tokens */
+#define UBATCH 512 /* libllama's default */
+#define MARGIN 16  /* of the context, beyond the tokens */
 
 struct engine_llama {
 	struct engine engine;
 	struct llama_model *model;
 	struct llama_context *deep, *zero;
 	struct llama_batch batch;
-	uint32_t n_deep, n_zero;	/* tokens in them */
-	uint32_t filled;		/* of the deep one, before any step */
+	uint32_t n_deep, n_zero; /* tokens in them */
+	uint32_t filled;	 /* of the deep one, before any step */
 };
 
 static struct engine_llama *of(struct engine *e)
@@ -115,8 +115,12 @@ static int engine_renew(struct engine *e)
 	return DONE;
 }
 
-/* n tokens, at most UBATCH, that follow what ctx has; the logits of the last when they are wanted. */
-static int put(struct engine_llama *l, struct llama_context *ctx, uint32_t at, uint32_t n, bool logits)
+/*
+ * n tokens, at most UBATCH, that follow what ctx has; the logits of the last when they are
+ * wanted.
+ */
+static int put(struct engine_llama *l, struct llama_context *ctx, uint32_t at, uint32_t n,
+	       bool logits)
 {
 	const int32_t *tokens = l->engine.subject->text.id + at;
 
@@ -152,8 +156,8 @@ static int engine_fill(struct engine *e, uint32_t n)
 }
 
 /*
- * Every burst begins where the prompt ended: which tokens there were before makes no difference to the speed,
- * and the depth does not creep up.
+ * Every burst begins where the prompt ended: which tokens there were before makes no difference
+ * to the speed, and the depth does not creep up.
  */
 static int engine_begin(struct engine *e, bool deep)
 {
@@ -188,7 +192,8 @@ static int engine_save(struct engine *e, int fd)
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (!llama_state_seq_save_file(l->deep, path, 0, e->subject->text.id, l->n_deep))
-		return report_fail("libllama cannot save its KV cache in the temporary directory: is there room?");
+		return report_fail(
+			"libllama cannot save its KV cache in the temporary directory: is there room?");
 	return DONE;
 }
 
@@ -201,7 +206,8 @@ static int engine_load(struct engine *e, int fd)
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (tokens)
-		bytes = llama_state_seq_load_file(l->deep, path, 0, tokens, e->bench->depth + 1, &n);
+		bytes = llama_state_seq_load_file(l->deep, path, 0, tokens, e->bench->depth + 1,
+						  &n);
 	free(tokens);
 	if (!bytes)
 		return report_fail("libllama cannot load the KV cache that it saved");

@@ -9,10 +9,11 @@
 #include "kvswap/report.h"
 
 static const struct {
-	const char *name, *what;	/* what NULL: not for people */
+	const char *name, *what; /* what NULL: not for people */
 	int (*main)(int argc, char **argv);
 } commands[] = {
-	{ "decode", "a model's decode after a long prompt, against depth 0 and libllama", decode_main },
+	{ "decode", "a model's decode after a long prompt, against depth 0 and libllama",
+	  decode_main },
 	{ "prefill", "a model's reading of a prompt, against libllama", prefill_main },
 	{ "worker", NULL, serve_main },
 };

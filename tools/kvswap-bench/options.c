@@ -13,24 +13,24 @@
 #define DEFAULT_THREADS "1"
 
 static const char help[] =
-"usage: kvswap-bench %s -m MODEL.gguf [-f TEXT] [-c TOKENS] [-t THREADS] [--budget 1/8] [options]\n"
-"\n"
-"%s\n"
-"\n"
-"  kvswap-bench %s -m model.gguf -f book.txt -c 7000 --budget 1/8\n"
-"  kvswap-bench %s -m model.gguf -f book.txt -c 30000 --json > 30k.json\n"
-"\n"
-"  -m, --model FILE        a GGUF model\n"
-"  -f, --file FILE         the text, also --tokens FILE (" DEFAULT_TEXT ")\n"
-"  -c, --context N         tokens before those that are timed, or of the prompt (7000)\n"
-"  -t, --threads N         of our side; the other side has the best count up to it (1)\n"
-"      --steps N           tokens of a burst of decode (32)\n"
-"      --repeat N          times that each side is measured (7; 3 for prefill)\n"
-"      --budget SIZE, --store PATH, --backend NAME, --select N, --group G, --reuse N,\n"
-"      --predictor NAME, --rank R, --profile NAME ...\n"
-"                          as in `kvswap run`\n"
-"      --json              one JSON object instead of the table\n"
-"      --progress          show progress even when stderr is no terminal\n";
+	"usage: kvswap-bench %s -m MODEL.gguf [-f TEXT] [-c TOKENS] [-t THREADS] [--budget 1/8] [options]\n"
+	"\n"
+	"%s\n"
+	"\n"
+	"  kvswap-bench %s -m model.gguf -f book.txt -c 7000 --budget 1/8\n"
+	"  kvswap-bench %s -m model.gguf -f book.txt -c 30000 --json > 30k.json\n"
+	"\n"
+	"  -m, --model FILE        a GGUF model\n"
+	"  -f, --file FILE         the text, also --tokens FILE (" DEFAULT_TEXT ")\n"
+	"  -c, --context N         tokens before those that are timed, or of the prompt (7000)\n"
+	"  -t, --threads N         of our side; the other side has the best count up to it (1)\n"
+	"      --steps N           tokens of a burst of decode (32)\n"
+	"      --repeat N          times that each side is measured (7; 3 for prefill)\n"
+	"      --budget SIZE, --store PATH, --backend NAME, --select N, --group G, --reuse N,\n"
+	"      --predictor NAME, --rank R, --profile NAME ...\n"
+	"                          as in `kvswap run`\n"
+	"      --json              one JSON object instead of the table\n"
+	"      --progress          show progress even when stderr is no terminal\n";
 
 static const char *what(const char *command)
 {
@@ -85,7 +85,7 @@ static int parse_rest(struct bench *b, int argc, char **argv)
 	for (int i = 1; i < argc; i++)
 		all[n++] = argv[i];
 	parsed = options_parse(&b->run, n, all);
-	free(all);	/* the options point at its words, not at the array */
+	free(all); /* the options point at its words, not at the array */
 	return parsed == PARSED ? DONE : WRONG_USAGE;
 }
 

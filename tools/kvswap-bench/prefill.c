@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * `kvswap-bench prefill`: the speed of reading a prompt. Our runner with its KV cache on disk and dense in memory,
- * and libllama in the way (threads, waiting) that was fastest on the beginning of the prompt.
+ * `kvswap-bench prefill`: the speed of reading a prompt. Our runner with its KV cache on disk
+ * and dense in memory, and libllama in the way (threads, waiting) that was fastest on the
+ * beginning of the prompt.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,8 +82,13 @@ static int show(struct prefill_bench *p)
 	const struct series *disk = &sides_best(&p->sides, ENGINE_DISK, WORKER_FILL)->series;
 	char title[256];
 	struct results r = {
-		.argc = p->bench.argc, .argv = p->bench.argv, .json = p->bench.run.json, .title = title,
-		.series = series, .more = json_more, .arg = p,
+		.argc = p->bench.argc,
+		.argv = p->bench.argv,
+		.json = p->bench.run.json,
+		.title = title,
+		.series = series,
+		.more = json_more,
+		.arg = p,
 	};
 
 	for (uint32_t n = 0; n < p->sides.n; n++)

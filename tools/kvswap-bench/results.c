@@ -28,7 +28,9 @@ void results_note_load(void)
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (load > 0.5)
-		report_note("the machine is busy (load %.1f on %ld processors): compare ratios, not figures", load, cpus);
+		report_note(
+			"the machine is busy (load %.1f on %ld processors): compare ratios, not figures",
+			load, cpus);
 }
 
 static void processor(char *out, size_t bytes)
@@ -52,7 +54,10 @@ static void processor(char *out, size_t bytes)
 
 static bool plain(const char *word)
 {
-	return *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,/:@%")];
+	return *word &&
+	       !word[strspn(
+		       word,
+		       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,/:@%")];
 }
 
 /* The command line as a shell would take it again. A buffer that is too small cuts it. */

@@ -12,10 +12,10 @@
 #define MOST_RATIOS 16
 
 struct results {
-	int argc;		/* the command line, from the command's name on */
+	int argc; /* the command line, from the command's name on */
 	char **argv;
 	bool json;
-	const char *title;	/* of the table: what was measured on */
+	const char *title; /* of the table: what was measured on */
 	const struct series *const *series;
 	uint32_t n_series;
 	struct ratio ratios[MOST_RATIOS];
@@ -28,7 +28,10 @@ struct results {
 void results_add(struct results *r, struct ratio ratio);
 int results_write(const struct results *r);
 
-/* Where it was measured: a note on stderr when other work is going on, which moves every figure. */
+/*
+ * Where it was measured: a note on stderr when other work is going on, which moves every
+ * figure.
+ */
 void results_note_load(void);
 
 #endif

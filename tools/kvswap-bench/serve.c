@@ -59,7 +59,8 @@ static int burst(struct engine *e, bool deep, uint32_t n, struct worker_reply *r
 	return rc;
 }
 
-static int answer(struct engine *e, const struct worker_request *request, struct worker_reply *reply)
+static int answer(struct engine *e, const struct worker_request *request,
+		  struct worker_reply *reply)
 {
 	int rc = request->threads && e->ops->threads ? e->ops->threads(e, request->threads) : DONE;
 
@@ -120,8 +121,8 @@ int serve_main(int argc, char **argv)
 	rc = subject_open(&subject, &b);
 	if (rc)
 		return rc;
-	rc = (kind == ENGINE_LLAMA ? &engine_llama_ops : &engine_kvswap_ops)->open(&e, &b, &subject,
-										    (enum engine_kind)kind);
+	rc = (kind == ENGINE_LLAMA ? &engine_llama_ops : &engine_kvswap_ops)
+		     ->open(&e, &b, &subject, (enum engine_kind)kind);
 	if (!rc) {
 		rc = serve(e);
 		e->ops->close(e);

@@ -16,11 +16,13 @@ int sides_start(struct sides *s, enum engine_kind kind, char *const *more)
 int sides_start_llama(struct sides *s)
 {
 	static const char *const policies[MOST_POLICIES] = { "passive", "active", NULL };
-	uint32_t n = s->bench->run.n_threads > 1 ? MOST_POLICIES : 1;	/* one thread waits for nobody */
+	uint32_t n =
+		s->bench->run.n_threads > 1 ? MOST_POLICIES : 1; /* one thread waits for nobody */
 	int rc = DONE;
 
 	while (!rc && s->n_llama < n) {
-		rc = worker_start(&s->llama[s->n_llama], s->bench, ENGINE_LLAMA, policies[s->n_llama], NULL);
+		rc = worker_start(&s->llama[s->n_llama], s->bench, ENGINE_LLAMA,
+				  policies[s->n_llama], NULL);
 		s->n_llama += !rc;
 	}
 	return rc;
@@ -47,11 +49,13 @@ static void name_series(struct side *side, const struct bench *b)
 		snprintf(name, bytes, "%s%s, depth %u", what, engine_names[side->kind], depth);
 	side->series.unit = "tokens/s";
 	snprintf(side->series.how, sizeof(side->series.how), "%u thread%s%s%s", side->threads,
-		 side->threads > 1 ? "s" : "", side->worker->policy && side->threads > 1 ? ", waiting " : "",
+		 side->threads > 1 ? "s" : "",
+		 side->worker->policy && side->threads > 1 ? ", waiting " : "",
 		 side->worker->policy && side->threads > 1 ? side->worker->policy : "");
 }
 
-static void add(struct sides *s, struct worker *w, enum engine_kind kind, enum worker_op op, uint32_t threads)
+static void add(struct sides *s, struct worker *w, enum engine_kind kind, enum worker_op op,
+		uint32_t threads)
 {
 	struct side *side = &s->side[s->n++];
 
@@ -90,7 +94,8 @@ int side_measure(struct sides *s, struct side *side, uint32_t n)
 	rc = worker_call(side->worker, &request, &reply);
 	report_progress_end();
 	if (!rc)
-		series_add(&side->series, n / ((double)reply.wall_ns / 1e9), (double)reply.cpu_ns / 1e6 / n);
+		series_add(&side->series, n / ((double)reply.wall_ns / 1e9),
+			   (double)reply.cpu_ns / 1e6 / n);
 	return rc;
 }
 
@@ -182,7 +187,8 @@ static void json_decode(struct json *j, const struct engine_info *info)
 	json_close(j, '}');
 }
 
-void sides_json(struct json *j, const struct engine_info *info, const struct bench *b, const struct model *m)
+void sides_json(struct json *j, const struct engine_info *info, const struct bench *b,
+		const struct model *m)
 {
 	json_model(j, b, m);
 	json_uint(j, "depth", b->depth);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sides of a comparison on a model: their processes, and what is measured of each. Of libllama there are
- * several, one for each way to wait and each number of threads; the best of them is the one that counts.
+ * The sides of a comparison on a model: their processes, and what is measured of each. Of
+ * libllama there are several, one for each way to wait and each number of threads; the best of
+ * them is the one that counts.
  */
 #ifndef BENCH_SIDES_H
 #define BENCH_SIDES_H
@@ -16,14 +17,14 @@
 struct side {
 	struct worker *worker;
 	enum engine_kind kind;
-	enum worker_op op;	/* FILL, DEEP or ZERO */
+	enum worker_op op; /* FILL, DEEP or ZERO */
 	uint32_t threads;
 	struct series series;
 };
 
 struct sides {
 	const struct bench *bench;
-	struct worker ours[N_ENGINES];			/* by kind; not of libllama */
+	struct worker ours[N_ENGINES]; /* by kind; not of libllama */
 	struct worker llama[MOST_POLICIES];
 	uint32_t n_llama;
 	struct side side[MOST_SIDES];
@@ -31,7 +32,10 @@ struct sides {
 	bool progress;
 };
 
-/* Starts one process of a kind of ours, or of libllama one for each wait policy that makes a difference. */
+/*
+ * Starts one process of a kind of ours, or of libllama one for each wait policy that makes a
+ * difference.
+ */
 int sides_start(struct sides *s, enum engine_kind kind, char *const *more);
 int sides_start_llama(struct sides *s);
 void sides_end(struct sides *s);
@@ -49,6 +53,7 @@ struct side *sides_best(struct sides *s, enum engine_kind kind, enum worker_op o
 int sides_info(struct sides *s, enum engine_kind kind, struct engine_info *info);
 
 /* The settings that went with the figures, as members of an open JSON object. */
-void sides_json(struct json *j, const struct engine_info *info, const struct bench *b, const struct model *m);
+void sides_json(struct json *j, const struct engine_info *info, const struct bench *b,
+		const struct model *m);
 
 #endif

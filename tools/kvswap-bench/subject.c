@@ -34,11 +34,13 @@ static int check(const struct subject *s, const struct bench *b)
 	uint64_t need = (uint64_t)b->depth + b->extra;
 
 	if (s->text.n < need)
-		return report_fail("the text has %u tokens, %u at depth %u need %llu: give a longer -f, or less -c",
-				   s->text.n, b->extra, b->depth, (unsigned long long)need);
+		return report_fail(
+			"the text has %u tokens, %u at depth %u need %llu: give a longer -f, or less -c",
+			s->text.n, b->extra, b->depth, (unsigned long long)need);
 	if (need > s->model.n_ctx_rope && !b->run.session.force)
-		return report_fail("%llu tokens are more than the %u that the model's RoPE reaches: lower -c, --repeat or --steps, or --force",
-				   (unsigned long long)need, s->model.n_ctx_rope);
+		return report_fail(
+			"%llu tokens are more than the %u that the model's RoPE reaches: lower -c, --repeat or --steps, or --force",
+			(unsigned long long)need, s->model.n_ctx_rope);
 	return DONE;
 }
 

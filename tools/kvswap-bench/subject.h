@@ -12,7 +12,10 @@ struct subject {
 	struct tokens text;
 };
 
-/* A text of fewer than depth + extra tokens, or a model that does not reach so far, is a failure. */
+/*
+ * A text of fewer than depth + extra tokens, or a model that does not reach so far, is a
+ * failure.
+ */
 int subject_open(struct subject *s, const struct bench *b);
 void subject_close(struct subject *s);
 

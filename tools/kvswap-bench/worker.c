@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Starts and ends the processes of the sides, and talks to them by a socket; serve.c is the other end. */
+/*
+ * Starts and ends the processes of the sides, and talks to them by a socket; serve.c is the
+ * other end.
+ */
 #include "worker.h"
 
 #include <errno.h>
@@ -44,7 +47,10 @@ static char **command_line(const struct bench *b, enum engine_kind kind, char *c
 	return argv;
 }
 
-/* Of the new process. Threads of LAPACK count as threads, too; nothing but results goes to our stdout. */
+/*
+ * Of the new process. Threads of LAPACK count as threads, too; nothing but results goes to our
+ * stdout.
+ */
 static void become(char **argv, int fd, const char *policy, uint32_t n_threads)
 {
 	char threads[16];
@@ -87,7 +93,8 @@ int worker_start(struct worker *w, const struct bench *b, enum engine_kind kind,
 	return DONE;
 }
 
-static int transfer(struct worker *w, const struct worker_request *request, struct worker_reply *reply)
+static int transfer(struct worker *w, const struct worker_request *request,
+		    struct worker_reply *reply)
 {
 	if (send(w->fd, request, sizeof(*request), MSG_NOSIGNAL) != sizeof(*request))
 		return report_fail("a side has ended: %s", strerror(errno));
