@@ -7,7 +7,7 @@
 #include "kvswap/report.h"
 
 static const struct command *const commands[] = {
-	&command_probe,	 &command_calc,	  &command_load,
+	&command_probe,	 &command_calc,	  &command_plan,    &command_load,
 	&command_unload, &command_status, &command_metrics,
 };
 

@@ -174,26 +174,37 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void sum_up(struct measure *m, const struct cell_run *r, double seconds,
-		   struct measure_cell *cell)
+/* Of all threads of this process. */
+static double cpu_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void sum_up(struct measure *m, const struct cell_run *r, double seconds, double cpu,
+		   struct cell *cell)
 {
 	double n = (double)r->reads_done;
 
-	*cell = (struct measure_cell){
+	*cell = (struct cell){
 		.bytes = r->bytes, .depth = r->depth, .ios = r->reads_done, .seconds = seconds
 	};
 	if (!r->n_samples || seconds <= 0)
 		return;
 	qsort(m->samples, r->n_samples, sizeof(*m->samples), compare);
 	cell->iops = n / seconds;
+	cell->cpu_us = cpu * 1e6 / (double)r->done;
 	cell->mib_s = n * r->bytes / seconds / (1 << 20);
 	cell->p50_us = m->samples[r->n_samples / 2] / 1e3;
 	cell->p99_us = m->samples[(uint64_t)r->n_samples * 99 / 100] / 1e3;
 }
 
-static int run(struct measure *m, struct cell_run *r, struct measure_cell *cell)
+static int run(struct measure *m, struct cell_run *r, struct cell *cell)
 {
 	uint64_t since = clock_ns();
+	double cpu = cpu_seconds();
 	int err;
 
 	if (r->bytes % m->block || r->bytes > MEASURE_BYTES_MAX || r->depth > MEASURE_DEPTH_MAX ||
@@ -203,19 +214,19 @@ static int run(struct measure *m, struct cell_run *r, struct measure_cell *cell)
 		return -EINVAL;
 	}
 	err = pump(m, r, since);
-	sum_up(m, r, (double)(clock_ns() - since) / 1e9, cell);
+	sum_up(m, r, (double)(clock_ns() - since) / 1e9, cpu_seconds() - cpu, cell);
 	return err ? err : interrupt_check() ? -EINTR : 0;
 }
 
 int measure_cell(struct measure *m, enum measure_kind kind, uint32_t bytes, uint32_t depth,
-		 struct measure_cell *cell)
+		 struct cell *cell)
 {
 	struct cell_run r = { .kind = kind, .bytes = bytes, .depth = depth };
 
 	return run(m, &r, cell);
 }
 
-int measure_fill(struct measure *m, double seconds, struct measure_cell *cell)
+int measure_fill(struct measure *m, double seconds, struct cell *cell)
 {
 	struct cell_run r = { .kind = MEASURE_WRITE, .bytes = MEASURE_BYTES_MAX, .depth = 8 };
 	double cell_seconds = m->cell_seconds;

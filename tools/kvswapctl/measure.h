@@ -9,18 +9,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cells.h"
 #include "io.h"
 #include "kvswap.h"
 
 #define MEASURE_BYTES_MAX 262144u
 #define MEASURE_DEPTH_MAX 64u
 #define MEASURE_SAMPLES 65536u
-
-struct measure_cell {
-	uint32_t bytes, depth;
-	uint64_t ios;
-	double seconds, iops, mib_s, p50_us, p99_us;
-};
 
 struct measure {
 	struct kvs_io *io;
@@ -47,8 +42,8 @@ void measure_close(struct measure *m);
 
 /* -EINTR: a signal came; cell is then of what was done so far. */
 int measure_cell(struct measure *m, enum measure_kind kind, uint32_t bytes, uint32_t depth,
-		 struct measure_cell *cell);
+		 struct cell *cell);
 /* Writes the whole range once, so that reads find blocks; stops early after seconds and shortens m->bytes. */
-int measure_fill(struct measure *m, double seconds, struct measure_cell *cell);
+int measure_fill(struct measure *m, double seconds, struct cell *cell);
 
 #endif

@@ -3,7 +3,6 @@
 #include "probe.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,9 +51,9 @@ static void show_progress(const struct probe_options *o, const char *what, uint3
 }
 
 static int cell(struct probe *p, struct measure *m, enum measure_kind kind, uint32_t bytes,
-		uint32_t depth, struct probe_cells *cells)
+		uint32_t depth, struct cells *cells)
 {
-	struct measure_cell *c = &cells->cell[cells->n];
+	struct cell *c = &cells->cell[cells->n];
 	int err = measure_cell(m, kind, bytes, depth, c);
 
 	if (err == -EINTR) {
@@ -198,25 +197,6 @@ int probe_run(struct probe *p, const char *path, const struct probe_options *o)
 void probe_close(struct probe *p)
 {
 	target_close(&p->target);
-}
-
-const struct measure_cell *probe_nearest(const struct probe_cells *cells, uint32_t bytes,
-					 uint32_t depth)
-{
-	const struct measure_cell *best = NULL;
-	double nearest = HUGE_VAL;
-
-	for (int i = 0; i < cells->n; i++) {
-		const struct measure_cell *c = &cells->cell[i];
-		double apart = 4 * fabs(log2((double)c->bytes / bytes)) +
-			       fabs(log2((double)c->depth / depth));
-
-		if (apart < nearest && c->ios) {
-			nearest = apart;
-			best = c;
-		}
-	}
-	return best;
 }
 
 static int run(const char *path, struct values *v)

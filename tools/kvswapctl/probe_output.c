@@ -5,7 +5,9 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <sys/utsname.h>
 
+#include "doc.h"
 #include "kvswap/json.h"
 #include "kvswap/report.h"
 #include "kvswap/session.h"
@@ -68,11 +70,11 @@ static void json_nvme(struct json *j, const struct nvme_facts *f)
 	json_close(j, '}');
 }
 
-static void json_cells(struct json *j, const char *key, const struct probe_cells *cells)
+static void json_cells(struct json *j, const char *key, const struct cells *cells)
 {
 	json_open(j, key, '[');
 	for (int i = 0; i < cells->n; i++) {
-		const struct measure_cell *c = &cells->cell[i];
+		const struct cell *c = &cells->cell[i];
 
 		json_open(j, NULL, '{');
 		json_uint(j, "bytes", c->bytes);
@@ -81,6 +83,7 @@ static void json_cells(struct json *j, const char *key, const struct probe_cells
 		json_number(j, "mib_s", c->mib_s);
 		json_number(j, "p50_us", c->p50_us);
 		json_number(j, "p99_us", c->p99_us);
+		json_number(j, "cpu_us", c->cpu_us);
 		json_uint(j, "ios", c->ios);
 		json_close(j, '}');
 	}
@@ -120,7 +123,10 @@ static void json_device(struct json *j, const struct device *d)
 void probe_json_members(struct json *j, const struct probe *p)
 {
 	const struct target *t = &p->target;
+	struct utsname host;
 
+	json_uint(j, "format", DOC_FORMAT);
+	json_text(j, "host", uname(&host) ? "" : host.nodename);
 	json_text(j, "path", p->path);
 	json_device(j, &t->device);
 	json_bool(j, "direct_io", t->direct);
@@ -151,7 +157,7 @@ int probe_write_json(const struct probe *p)
 	return fflush(stdout) || ferror(stdout) ? report_fail("cannot write to stdout") : DONE;
 }
 
-static void table_cells(const char *title, const struct probe_cells *cells)
+static void table_cells(const char *title, const struct cells *cells)
 {
 	uint32_t bytes = 0;
 
@@ -160,7 +166,7 @@ static void table_cells(const char *title, const struct probe_cells *cells)
 	printf("\n%s\n%10s %6s %10s %10s %10s %10s\n", title, "record", "depth", "per s", "MiB/s",
 	       "p50 us", "p99 us");
 	for (int i = 0; i < cells->n; i++) {
-		const struct measure_cell *c = &cells->cell[i];
+		const struct cell *c = &cells->cell[i];
 
 		if (c->bytes != bytes)
 			printf("%6u KiB", c->bytes / 1024);
