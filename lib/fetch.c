@@ -150,6 +150,7 @@ int kvs_drain(struct kvs *s, uint32_t min)
 	n = s->io->ops->wait(s->io, s->scratch.done, min, max);
 	if (min)
 		s->stats.wait_ns += kvs_now() - start;
+	s->store.stuck = n == -ETIMEDOUT;
 	if (n == -ETIMEDOUT)
 		return kvs_fail(s, n, "%s does not answer: a request took longer than %u ms",
 				s->store.path, s->cfg.io_timeout_ms ? s->cfg.io_timeout_ms : 30000);
