@@ -79,7 +79,7 @@ static int share_state(struct decode_bench *d)
 static int fill_all(struct decode_bench *d)
 {
 	struct worker *ours = d->sides.ours;
-	int rc = sides_start(&d->sides, ENGINE_DISK, NULL);
+	int rc = sides_start_disk(&d->sides, WORKER_ZERO, d->bench.steps);
 
 	if (!rc)
 		rc = fill(d, &ours[ENGINE_DISK], ENGINE_DISK);

@@ -25,9 +25,14 @@ struct prefill_bench {
 	struct engine_info info;
 };
 
+static uint32_t trial_tokens(const struct prefill_bench *p)
+{
+	return p->bench.depth < TRIAL_TOKENS ? p->bench.depth : TRIAL_TOKENS;
+}
+
 static int start(struct prefill_bench *p)
 {
-	int rc = sides_start(&p->sides, ENGINE_DISK, NULL);
+	int rc = sides_start_disk(&p->sides, WORKER_FILL, trial_tokens(p));
 
 	if (!rc)
 		rc = sides_start(&p->sides, ENGINE_DENSE, NULL);
@@ -40,7 +45,7 @@ static int start(struct prefill_bench *p)
 static int try_llama(struct prefill_bench *p)
 {
 	struct sides *s = &p->sides;
-	uint32_t n = p->bench.depth < TRIAL_TOKENS ? p->bench.depth : TRIAL_TOKENS;
+	uint32_t n = trial_tokens(p);
 	struct side *best;
 	int rc = DONE;
 

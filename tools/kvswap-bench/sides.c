@@ -8,21 +8,30 @@
 
 #include "kvswap/report.h"
 
+#define TRIALS 3
+
+static const char *const policies[MOST_POLICIES] = { "passive", "active", NULL };
+
+/* One thread waits for nobody. */
+static uint32_t n_policies(const struct sides *s)
+{
+	return s->bench->run.n_threads > 1 ? MOST_POLICIES : 1;
+}
+
 int sides_start(struct sides *s, enum engine_kind kind, char *const *more)
 {
-	return worker_start(&s->ours[kind], s->bench, kind, NULL, more);
+	return worker_start(&s->ours[kind], s->bench, kind, s->policy, more);
 }
 
 int sides_start_llama(struct sides *s)
 {
-	static const char *const policies[MOST_POLICIES] = { "passive", "active", NULL };
-	uint32_t n =
-		s->bench->run.n_threads > 1 ? MOST_POLICIES : 1; /* one thread waits for nobody */
+	uint32_t n = n_policies(s);
 	int rc = DONE;
 
 	while (!rc && s->n_llama < n) {
-		rc = worker_start(&s->llama[s->n_llama], s->bench, ENGINE_LLAMA,
-				  policies[s->n_llama], NULL);
+		const char *policy = policies[s->n_llama];
+
+		rc = worker_start(&s->llama[s->n_llama], s->bench, ENGINE_LLAMA, policy, NULL);
 		s->n_llama += !rc;
 	}
 	return rc;
@@ -121,6 +130,39 @@ struct side *sides_best(struct sides *s, enum engine_kind kind, enum worker_op o
 			best = side;
 	}
 	return best;
+}
+
+static int try_policies(struct sides *s, struct worker *w, enum worker_op op, uint32_t n)
+{
+	int rc = DONE;
+
+	for (uint32_t i = 0; !rc && i < n_policies(s); i++) {
+		rc = worker_start(&w[i], s->bench, ENGINE_DISK, policies[i], NULL);
+		add(s, &w[i], ENGINE_DISK, op, s->bench->run.n_threads);
+	}
+	for (uint32_t i = 0; !rc && i < TRIALS; i++)
+		rc = sides_measure(s, i, n);
+	return rc;
+}
+
+int sides_start_disk(struct sides *s, enum worker_op op, uint32_t n)
+{
+	struct worker w[MOST_POLICIES] = { 0 }, *best = &w[0];
+	int rc = DONE;
+
+	s->policy = policies[0];
+	if (n_policies(s) == 1)
+		return sides_start(s, ENGINE_DISK, NULL);
+	rc = try_policies(s, w, op, n);
+	if (!rc)
+		best = sides_best(s, ENGINE_DISK, op)->worker;
+	s->policy = best->policy;
+	s->ours[ENGINE_DISK] = *best;
+	for (uint32_t i = 0; i < MOST_POLICIES; i++)
+		if (&w[i] != best)
+			worker_end(&w[i]);
+	s->n = 0;
+	return rc;
 }
 
 int sides_info(struct sides *s, enum engine_kind kind, struct engine_info *info)

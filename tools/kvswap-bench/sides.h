@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sides of a comparison on a model: their processes, and what is measured of each. Of
- * libllama there are several, one for each way to wait and each number of threads; the best of
- * them is the one that counts.
+ * The sides of a comparison on a model: their processes, and what is measured of each. Ours run in
+ * the way to wait that a trial finds fastest. Of libllama there are several sides, one for each way
+ * to wait and each number of threads; the best of them is the one that counts.
  */
 #ifndef BENCH_SIDES_H
 #define BENCH_SIDES_H
@@ -24,6 +24,7 @@ struct side {
 
 struct sides {
 	const struct bench *bench;
+	const char *policy;	       /* of ours: OMP_WAIT_POLICY */
 	struct worker ours[N_ENGINES]; /* by kind; not of libllama */
 	struct worker llama[MOST_POLICIES];
 	uint32_t n_llama;
@@ -33,10 +34,12 @@ struct sides {
 };
 
 /*
- * Starts one process of a kind of ours, or of libllama one for each wait policy that makes a
- * difference.
+ * Starts our process with its KV cache on disk and settles how ours wait: as it does n tokens of op
+ * fastest. Then the other kinds, with more options if more is not NULL.
  */
+int sides_start_disk(struct sides *s, enum worker_op op, uint32_t n);
 int sides_start(struct sides *s, enum engine_kind kind, char *const *more);
+/* One process for each wait policy that makes a difference. */
 int sides_start_llama(struct sides *s);
 void sides_end(struct sides *s);
 
