@@ -70,20 +70,30 @@ void text_close(struct text *t)
 	memset(t, 0, sizeof(*t));
 }
 
+/* As llama_tokenize() into *id, which is freed first. */
+static int32_t ids_of(const struct text *t, const char *text, size_t bytes, bool first, bool special, int32_t room,
+		      int32_t **id)
+{
+	free(*id);
+	*id = malloc((size_t)room * sizeof(**id));
+	return *id ? llama_tokenize(t->vocab, text, (int32_t)bytes, *id, room, first, special) : INT32_MIN;
+}
+
+/* A token for each byte is nearly always enough, but a blank may be three tokens. */
 static int tokenize(const struct text *t, const char *text, size_t bytes, bool first, bool special, struct tokens *out)
 {
 	int32_t n;
 
+	out->id = NULL;
 	if (bytes > INT32_MAX - 16)
 		return report_fail("the prompt has %zu bytes, more than can be tokenized", bytes);
-	out->id = malloc((bytes + 16) * sizeof(*out->id));
-	if (!out->id)
-		return report_fail("out of memory for a prompt of %zu bytes", bytes);
-	n = llama_tokenize(t->vocab, text, (int32_t)bytes, out->id, (int32_t)bytes + 16, first, special);
+	n = ids_of(t, text, bytes, first, special, (int32_t)bytes + 16, &out->id);
+	if (n < 0 && n != INT32_MIN)
+		n = ids_of(t, text, bytes, first, special, -n, &out->id);
 	if (n < 0) {
 		free(out->id);
 		out->id = NULL;
-		return report_fail("the tokenizer cannot take this prompt (%d)", n);
+		return report_fail("the tokenizer cannot take a prompt of %zu bytes", bytes);
 	}
 	out->n = (uint32_t)n;
 	return DONE;
