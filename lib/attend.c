@@ -51,7 +51,7 @@ static const struct {
 	bool (*runs)(void);
 	bool (*gains)(void); /* faster here than the next; else it is taken only by name */
 } sets[] = {
-	/* best first */
+/* best first */
 #ifdef __x86_64__
 	{ &kvs_kernels_avx512bf16, runs_avx512bf16, gains_bf16 },
 	{ &kvs_kernels_avx512vnni, runs_avx512vnni, yes },

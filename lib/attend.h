@@ -70,10 +70,12 @@ struct kvs_kernels {
 	/* f32 -> f16 (round to nearest even), and back. */
 	void (*to_f16)(const float *in, uint16_t *out, uint32_t n);
 	void (*from_f16)(const uint16_t *in, float *out, uint32_t n);
-	/* x[i] = exp(x[i] - m); returns the sum (f32, fixed order for a given n). */
+	/* x[i] = exp(x[i] - m), m not below any x; returns the sum (fixed order for a given n). */
 	float (*exp_sum)(float *x, uint32_t n, float m);
 	/* largest of x[0..n), n > 0 */
 	float (*max)(const float *x, uint32_t n);
+	/* Numbers of the x[i] >= limit, ascending; returns how many. */
+	uint32_t (*reaching)(const float *x, uint32_t n, float limit, uint32_t *out);
 	float (*dot)(const float *a, const float *b, uint32_t n);
 	/* c [m][ldc] = a [m][k] (ld a: lda) * b^T, b [n][k]: small dense products. */
 	void (*matmul_nt)(const float *a, uint32_t lda, const float *b, uint32_t ldb, float *c,
@@ -81,6 +83,11 @@ struct kvs_kernels {
 	/* c [m][ldc] = a [m][k] * b, b f16 [k][ldb]; n, a multiple of 16, columns of it. */
 	void (*project)(const float *a, uint32_t lda, const uint16_t *b, uint32_t ldb, float *c,
 			uint32_t ldc, uint32_t m, uint32_t n, uint32_t k);
+	/*
+	 * n, a multiple of 16, floats to int8: x is about q * scale; *sum: the sum of q. The scale is 0 or
+	 * not finite where x is; q is 0 then.
+	 */
+	void (*to_q8)(const float *x, uint32_t n, int8_t *q, float *scale, int32_t *sum);
 	/* out [n] = w [m] * x [m][ldx]; out may be a row of x. */
 	void (*combine)(const float *w, const float *x, uint32_t ldx, uint32_t m, float *out,
 			uint32_t n);

@@ -241,7 +241,7 @@ static uint32_t scratch_parts(const struct geometry *g, const struct kvs_config 
 	PART(MEM_STAGING, g->reuse, scratch.keys);
 	PART(MEM_STAGING, g->reuse, scratch.victims);
 	if (g->scored) {
-		uint64_t ld = round_up((uint64_t)g->max_groups * p->items_per_group, 16);
+		uint64_t ld = kvs_predict_ld(p, g->max_groups);
 
 		PART(MEM_STAGING, p->ops->query_floats(p), scratch.projected);
 		PART(MEM_STAGING, heads * ld, scratch.est);

@@ -125,54 +125,102 @@ static uint32_t sortable(float x)
 	return bits >> 31 ? ~bits : bits | 0x80000000;
 }
 
-#define DIGIT_BITS 11
+static float float_of(uint32_t key)
+{
+	uint32_t bits = key >> 31 ? key & 0x7fffffff : ~key;
+	float x;
+
+	memcpy(&x, &bits, sizeof(x));
+	return x;
+}
+
+#define DIGIT_BITS 8
 #define DIGITS (1u << DIGIT_BITS)
 
-/*
- * The need-th largest key, by digits from the top: counts those that agree with the digits known so far. *above: keys
- * that are larger.
- */
-static uint32_t key_at(const uint32_t *keys, uint32_t n, uint32_t need, uint32_t *above)
+/* The need-th largest key, by digits from the top: counts those that agree with the digits known so far. */
+static uint32_t key_at(const uint32_t *keys, uint32_t n, uint32_t need)
 {
 	uint32_t count[DIGITS], prefix = 0, known = 0, digit;
 
-	*above = 0;
-	for (int shift = 32 - DIGIT_BITS; known != UINT32_MAX;
-	     shift = shift > DIGIT_BITS ? shift - DIGIT_BITS : 0) {
+	for (int shift = 32 - DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
 		memset(count, 0, sizeof(count));
 		for (uint32_t i = 0; i < n; i++)
 			if ((keys[i] & known) == prefix)
-				count[(keys[i] & ~known) >> shift]++;
-		for (digit = DIGITS - 1; *above + count[digit] < need; digit--)
-			*above += count[digit];
+				count[keys[i] >> shift & (DIGITS - 1)]++;
+		for (digit = DIGITS - 1; count[digit] < need; digit--)
+			need -= count[digit];
 		prefix |= digit << shift;
-		known = ~((1u << shift) - 1);
+		known |= (DIGITS - 1) << shift;
 	}
 	return prefix;
 }
 
-uint32_t kvs_predict_top(const float *score, uint32_t n, uint32_t m, uint32_t forced, uint32_t *out,
-			 uint32_t *scratch)
-{
-	uint32_t limit, equal, taken = 0;
+#define SAMPLES 256u
 
+/*
+ * A score that more than `need` of n probably reach, but not many more: from a sample, three standard deviations on
+ * the safe side. -INFINITY where a sample does not help.
+ */
+static float probable_limit(const float *score, uint32_t n, uint32_t need)
+{
+	float expected = (float)need * SAMPLES / (float)n;
+	uint32_t keys[SAMPLES], rank = (uint32_t)(expected + 3 * sqrtf(expected) + 3), limit;
+
+	if (n < 3 * SAMPLES || rank > SAMPLES / 2)
+		return -INFINITY;
+	for (uint32_t i = 0; i < SAMPLES; i++)
+		keys[i] = sortable(score[(uint64_t)i * n / SAMPLES]);
+	limit = key_at(keys, SAMPLES, rank);
+	return limit ? float_of(limit) : -INFINITY;
+}
+
+/*
+ * The `need` largest of n keys, the first of equals: their numbers, or what `list` has in their places, to out in the
+ * same order.
+ */
+static void pick(const uint32_t *keys, const uint32_t *list, uint32_t n, uint32_t need,
+		 uint32_t *out)
+{
+	uint32_t limit = key_at(keys, n, need), equal = need, taken = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		equal -= keys[i] > limit;
+	for (uint32_t i = 0; taken < need; i++) {
+		if (keys[i] < limit || (keys[i] == limit && !equal))
+			continue;
+		equal -= keys[i] == limit;
+		out[taken++] = list ? list[i] : i;
+	}
+}
+
+static void choose(const struct kvs_kernels *kernels, const float *score, uint32_t n, uint32_t need,
+		   uint32_t *out, uint32_t *scratch)
+{
+	float limit = probable_limit(score, n, need);
+	uint32_t found = limit > -INFINITY ? kernels->reaching(score, n, limit, scratch) : 0;
+
+	if (found < need || found > n / 2) {
+		for (uint32_t i = 0; i < n; i++)
+			scratch[i] = sortable(score[i]);
+		pick(scratch, NULL, n, need, out);
+		return;
+	}
+	for (uint32_t i = 0; i < found; i++)
+		scratch[found + i] = sortable(score[scratch[i]]);
+	pick(scratch + found, scratch, found, need, out);
+}
+
+uint32_t kvs_predict_top(const struct kvs_kernels *kernels, const float *score, uint32_t n,
+			 uint32_t m, uint32_t forced, uint32_t *out, uint32_t *scratch)
+{
 	m = m < n ? m : n;
 	forced = forced < m ? forced : m;
-	while (taken < forced) {
-		out[taken] = taken;
-		taken++;
-	}
+	for (uint32_t i = 0; i < forced; i++)
+		out[i] = i;
 	if (m == forced)
 		return m;
-	for (uint32_t i = forced; i < n; i++)
-		scratch[i] = sortable(score[i]);
-	limit = key_at(scratch + forced, n - forced, m - forced, &equal);
-	equal = m - forced - equal;
-	for (uint32_t i = forced; taken < m; i++) {
-		if (scratch[i] < limit || (scratch[i] == limit && !equal))
-			continue;
-		equal -= scratch[i] == limit;
-		out[taken++] = i;
-	}
+	choose(kernels, score + forced, n - forced, m - forced, out + forced, scratch);
+	for (uint32_t i = forced; i < m; i++)
+		out[i] += forced;
 	return m;
 }

@@ -136,21 +136,6 @@ static size_t query_floats(const struct kvs_predictor *p)
 	return p->geom.n_heads * (2 + (size_t)p->rank / 4);
 }
 
-static void quantise(const float *z, uint32_t rank, int8_t *q, float *scale, int32_t *sum)
-{
-	float most = 0, inverse;
-
-	for (uint32_t i = 0; i < rank; i++)
-		most = fabsf(z[i]) > most || z[i] != z[i] ? fabsf(z[i]) : most;
-	*scale = most / 127.0f;
-	*sum = 0;
-	inverse = most > 0 && isfinite(127.0f / most) ? 127.0f / most : 0.0f;
-	for (uint32_t i = 0; i < rank; i++) {
-		q[i] = isfinite(most) ? (int8_t)rintf(z[i] * inverse) : 0;
-		*sum += q[i];
-	}
-}
-
 static void query(const struct kvs_predictor *p, const void *packed_basis, const float *q,
 		  float *projected)
 {
@@ -169,8 +154,8 @@ static void query(const struct kvs_predictor *p, const void *packed_basis, const
 		p->kernels->project(q + (size_t)h * dim, dim, basis, rank, z, rank, take, rank,
 				    dim);
 		for (uint32_t i = 0; i < take; i++)
-			quantise(z + (size_t)i * rank, rank, q8 + (size_t)(h + i) * rank,
-				 &projected[h + i], &sums[h + i]);
+			p->kernels->to_q8(z + (size_t)i * rank, rank, q8 + (size_t)(h + i) * rank,
+					  &projected[h + i], &sums[h + i]);
 	}
 }
 

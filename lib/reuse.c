@@ -49,7 +49,8 @@ uint32_t kvs_slots_take(struct kvs *s, uint32_t dl, uint32_t n, uint32_t *out)
 							: -slots[i].key;
 		can += goes;
 	}
-	return kvs_predict_top(keys, s->geo.reuse, n < can ? n : can, 0, out, s->scratch.top);
+	return kvs_predict_top(s->kernels, keys, s->geo.reuse, n < can ? n : can, 0, out,
+			       s->scratch.top);
 }
 
 void kvs_slot_assign(struct kvs *s, uint32_t dl, uint32_t slot, uint64_t record)

@@ -284,8 +284,8 @@ int kvs_choose(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t n_tok
 	if (err)
 		return err;
 	score(s, q, layer, n_tokens, n, query);
-	*n_groups = kvs_predict_top(s->scratch.score, n, m, s->geo.forced, s->scratch.groups,
-				    s->scratch.top);
+	*n_groups = kvs_predict_top(s->kernels, s->scratch.score, n, m, s->geo.forced,
+				    s->scratch.groups, s->scratch.top);
 	if (s->set.reduce == KVS_REDUCE_SUM)
 		*coverage = estimate_coverage(s, n, *n_groups);
 	s->stats.score_ns += kvs_now() - start;

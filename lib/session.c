@@ -235,7 +235,7 @@ static int open_all(struct kvs *s, const struct kvs_config *cfg)
 	s->mem_peak = s->plan.resident_bytes;
 	init_layers(s);
 	s->scratch.prefill_bytes = (kvs_prefill_scratch(&s->geo.rec, KVS_BLOCK) + 63) / 64 * 64;
-	s->scratch.ld = (s->geo.max_groups * s->predictor.items_per_group + 15) / 16 * 16;
+	s->scratch.ld = kvs_predict_ld(&s->predictor, s->geo.max_groups);
 	return kvs_chunks_init(s);
 }
 

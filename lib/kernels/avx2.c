@@ -36,6 +36,11 @@ V_INLINE v_f32 v_quad_set(const float *p)
 	return _mm256_insertf128_ps(_mm256_set1_ps(p[0]), _mm_set1_ps(p[1]), 1);
 }
 
+V_INLINE v_f32 v_quad_load(const float *p)
+{
+	return _mm256_broadcast_ps((const __m128 *)p);
+}
+
 V_INLINE v_f32 v_add(v_f32 a, v_f32 b)
 {
 	return _mm256_add_ps(a, b);
@@ -66,11 +71,6 @@ V_INLINE v_f32 v_min(v_f32 a, v_f32 b)
 	return _mm256_min_ps(a, b);
 }
 
-V_INLINE v_f32 v_zero_below(v_f32 v, v_f32 x, v_f32 limit)
-{
-	return _mm256_and_ps(v, _mm256_cmp_ps(x, limit, _CMP_NLT_UQ));
-}
-
 V_INLINE int v_differ(v_f32 a, v_f32 b)
 {
 	return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_NEQ_UQ)) != 0;
@@ -81,11 +81,17 @@ V_INLINE v_f32 v_round(v_f32 x)
 	return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-V_INLINE v_f32 v_scale(v_f32 v, v_f32 n)
+V_INLINE v_f32 v_scale_from(v_f32 v, v_f32 n, v_f32 x, v_f32 limit)
 {
-	__m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+	__m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(n), 23);
+	v_f32 scaled = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(v), exponent));
 
-	return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(v), exponent));
+	return _mm256_and_ps(scaled, _mm256_cmp_ps(x, limit, _CMP_NLT_UQ));
+}
+
+V_INLINE uint32_t v_reach(v_f32 a, v_f32 b)
+{
+	return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ));
 }
 
 V_INLINE float v_sum(v_f32 v)

@@ -39,6 +39,11 @@ V_INLINE v_f32 v_quad_set(const float *p)
 	return _mm512_permutexvar_ps(lane, _mm512_castps128_ps512(_mm_loadu_ps(p)));
 }
 
+V_INLINE v_f32 v_quad_load(const float *p)
+{
+	return _mm512_broadcast_f32x4(_mm_loadu_ps(p));
+}
+
 V_INLINE v_f32 v_add(v_f32 a, v_f32 b)
 {
 	return _mm512_add_ps(a, b);
@@ -69,11 +74,6 @@ V_INLINE v_f32 v_min(v_f32 a, v_f32 b)
 	return _mm512_min_ps(a, b);
 }
 
-V_INLINE v_f32 v_zero_below(v_f32 v, v_f32 x, v_f32 limit)
-{
-	return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), v);
-}
-
 V_INLINE int v_differ(v_f32 a, v_f32 b)
 {
 	return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ) != 0;
@@ -84,9 +84,17 @@ V_INLINE v_f32 v_round(v_f32 x)
 	return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-V_INLINE v_f32 v_scale(v_f32 v, v_f32 n)
+V_INLINE v_f32 v_scale_from(v_f32 v, v_f32 n, v_f32 x, v_f32 limit)
 {
-	return _mm512_scalef_ps(v, n);
+	__m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(n), 23);
+	__mmask16 kept = _mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ);
+
+	return _mm512_castsi512_ps(_mm512_maskz_add_epi32(kept, _mm512_castps_si512(v), exponent));
+}
+
+V_INLINE uint32_t v_reach(v_f32 a, v_f32 b)
+{
+	return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ);
 }
 
 V_INLINE float v_sum(v_f32 v)

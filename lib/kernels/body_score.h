@@ -36,27 +36,58 @@ V_INLINE void project_step(const float *a, uint32_t lda, const uint16_t *b, uint
 			v_store(c + (size_t)i * ldc + j * V_WIDTH, sum[i][j]);
 }
 
+V_INLINE void project_columns(const float *a, uint32_t lda, const uint16_t *b, uint32_t ldb,
+			      float *c, uint32_t ldc, uint32_t m, uint32_t k, const int vectors)
+{
+	uint32_t i = 0;
+
+	for (; i + 4 <= m; i += 4)
+		project_step(a + (size_t)i * lda, lda, b, ldb, c + (size_t)i * ldc, ldc, k, 4,
+			     vectors);
+	for (; i < m; i++)
+		project_step(a + (size_t)i * lda, lda, b, ldb, c + (size_t)i * ldc, ldc, k, 1,
+			     vectors);
+}
+
 static void project(const float *a, uint32_t lda, const uint16_t *b, uint32_t ldb, float *c,
 		    uint32_t ldc, uint32_t m, uint32_t n, uint32_t k)
 {
-	const uint32_t width = MATRIX_VECTORS * V_WIDTH;
+	uint32_t j = 0;
 
-	for (uint32_t j = 0, wide; j < n; j += wide) {
-		uint32_t i = 0;
+#if MATRIX_VECTORS > 2
+	for (; j + 4 * V_WIDTH <= n; j += 4 * V_WIDTH)
+		project_columns(a, lda, b + j, ldb, c + j, ldc, m, k, 4);
+#endif
+	for (; j + 2 * V_WIDTH <= n; j += 2 * V_WIDTH)
+		project_columns(a, lda, b + j, ldb, c + j, ldc, m, k, 2);
+	for (; j < n; j += V_WIDTH)
+		project_columns(a, lda, b + j, ldb, c + j, ldc, m, k, 1);
+}
 
-		wide = n - j < width ? V_WIDTH : width;
-		for (; i + 4 <= m && wide == width; i += 4)
-			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j,
-				     ldc, k, 4, MATRIX_VECTORS);
-		for (; i + 4 <= m; i += 4)
-			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j,
-				     ldc, k, 4, 1);
-		for (; i < m && wide == width; i++)
-			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j,
-				     ldc, k, 1, MATRIX_VECTORS);
-		for (; i < m; i++)
-			project_step(a + (size_t)i * lda, lda, b + j, ldb, c + (size_t)i * ldc + j,
-				     ldc, k, 1, 1);
+/* To 127 steps of the largest magnitude, which need not be finite. */
+static void to_q8(const float *x, uint32_t n, int8_t *q, float *scale, int32_t *sum)
+{
+	v_f32 most = v_set(0.0f), odd = v_set(0.0f);
+	float largest, inverse, part[V_WIDTH];
+
+	for (uint32_t i = 0; i < n; i += V_WIDTH) {
+		v_f32 v = v_load(x + i);
+
+		most = v_max(most, v_max(v, v_sub(v_set(0.0f), v)));
+		odd = v_fma(v, v_set(0.0f), odd);
+	}
+	*sum = 0;
+	largest = v_largest(most);
+	*scale = (largest + v_sum(odd)) / 127.0f;
+	if (!(largest > 1e-30f && *scale <= FLT_MAX)) {
+		memset(q, 0, n);
+		return;
+	}
+	inverse = 127.0f / largest;
+	for (uint32_t i = 0; i < n; i += V_WIDTH) {
+		v_store(part, v_round(v_mul(v_load(x + i), v_set(inverse))));
+		for (int j = 0; j < V_WIDTH; j++)
+			*sum += q[i + j] = (int8_t)part[j];
 	}
 }
 

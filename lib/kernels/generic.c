@@ -40,6 +40,11 @@ V_INLINE v_f32 v_quad_set(const float *p)
 	return v_set(*p);
 }
 
+V_INLINE v_f32 v_quad_load(const float *p)
+{
+	return v_load(p);
+}
+
 V_INLINE v_f32 v_add(v_f32 a, v_f32 b)
 {
 	return a + b;
@@ -75,11 +80,6 @@ V_INLINE v_f32 v_min(v_f32 a, v_f32 b)
 	return v_choose(a < b, a, b);
 }
 
-V_INLINE v_f32 v_zero_below(v_f32 v, v_f32 x, v_f32 limit)
-{
-	return (v_f32)((v_i32)v & ~(x < limit));
-}
-
 V_INLINE int v_differ(v_f32 a, v_f32 b)
 {
 	v_i32 d = a != b;
@@ -95,9 +95,16 @@ V_INLINE v_f32 v_round(v_f32 x)
 	return x + magic - magic;
 }
 
-V_INLINE v_f32 v_scale(v_f32 v, v_f32 n)
+V_INLINE v_f32 v_scale_from(v_f32 v, v_f32 n, v_f32 x, v_f32 limit)
 {
-	return (v_f32)((v_i32)v + (__builtin_convertvector(n, v_i32) << 23));
+	return (v_f32)(((v_u32)v + ((v_u32)n << 23)) & ~(v_u32)(x < limit));
+}
+
+V_INLINE uint32_t v_reach(v_f32 a, v_f32 b)
+{
+	v_i32 yes = a >= b;
+
+	return (uint32_t)((yes[0] & 1) | (yes[1] & 2) | (yes[2] & 4) | (yes[3] & 8));
 }
 
 V_INLINE float v_sum(v_f32 v)

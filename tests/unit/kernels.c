@@ -85,7 +85,7 @@ START_TEST(exponentials)
 		double want = 0;
 
 		for (uint32_t i = 0; i < n; i++)
-			x[i] = m - (float)random_below(1 << 24) / (1 << 24) * 95 + 5;
+			x[i] = m - (float)random_below(1 << 24) / (1 << 24) * 95;
 		x[0] = m;
 		memcpy(y, x, sizeof(x));
 		y[n] = 12345;
@@ -109,22 +109,50 @@ END_TEST
 START_TEST(exponentials_at_the_edges)
 {
 	const struct kvs_kernels *kernels = set_of(_i);
-	float x[] = {
-		-INFINITY, -1e30f, -87.5f, -87.0f, 0, 88, 1e30f, INFINITY, NAN, -0.0f, 1e-40f
-	};
+	float x[] = { -INFINITY, -3e38f, -1e30f, -4e9f, -87.5f, -87.0f, -1e-40f, 0, -0.0f, NAN };
 
 	kernels->exp_sum(x, sizeof(x) / sizeof(*x), 0);
-	ck_assert_float_eq(x[0], 0);
-	ck_assert_float_eq(x[1], 0);
-	ck_assert_float_eq(x[2], 0);
-	ck_assert_float_gt(x[3], 1.1754944e-38f);
-	ck_assert_float_eq(x[4], 1);
-	ck_assert_float_eq(x[6], x[5]);
-	ck_assert_float_eq(x[7], x[5]);
-	ck_assert(isfinite(x[5]) && x[5] > 1e38f);
-	ck_assert(isnan(x[8]));
-	ck_assert_float_eq(x[9], 1);
-	ck_assert_float_eq(x[10], 1);
+	for (int i = 0; i < 5; i++)
+		ck_assert_float_eq(x[i], 0);
+	ck_assert_float_gt(x[5], 1.1754944e-38f);
+	for (int i = 6; i < 9; i++)
+		ck_assert_float_eq(x[i], 1);
+	ck_assert(isnan(x[9]));
+}
+END_TEST
+
+START_TEST(bytes)
+{
+	const struct kvs_kernels *kernels = set_of(_i);
+	float x[96], scale;
+	int8_t q[97];
+	int32_t sum;
+
+	for (int round = 0; round < 500; round++) {
+		uint32_t n = 16 * (1 + random_below(6));
+		int32_t want = 0;
+
+		random_fill(x, n, ldexpf(1, (int)random_below(60) - 30));
+		q[n] = 99;
+		kernels->to_q8(x, n, q, &scale, &sum);
+		for (uint32_t i = 0; i < n; i++) {
+			ck_assert_float_le(fabsf(x[i] - scale * q[i]), scale * 0.501f);
+			ck_assert(abs(q[i]) <= 127);
+			want += q[i];
+		}
+		ck_assert_int_eq(sum, want);
+		ck_assert_int_eq(q[n], 99);
+	}
+	memset(x, 0, sizeof(x));
+	kernels->to_q8(x, 16, q, &scale, &sum);
+	ck_assert(scale == 0 && sum == 0 && q[0] == 0);
+	x[3] = INFINITY;
+	x[4] = 1;
+	kernels->to_q8(x, 16, q, &scale, &sum);
+	ck_assert(!isfinite(scale) && sum == 0 && q[3] == 0 && q[4] == 0);
+	x[3] = NAN;
+	kernels->to_q8(x, 16, q, &scale, &sum);
+	ck_assert(!isfinite(scale) && sum == 0 && q[3] == 0 && q[4] == 0);
 }
 END_TEST
 
@@ -198,6 +226,7 @@ Suite *suite_kernels(void)
 	tcase_add_loop_test(c, floats_narrow, 0, n_kernel_sets);
 	tcase_add_loop_test(c, exponentials, 0, n_kernel_sets);
 	tcase_add_loop_test(c, exponentials_at_the_edges, 0, n_kernel_sets);
+	tcase_add_loop_test(c, bytes, 0, n_kernel_sets);
 	tcase_add_loop_test(c, small_products, 0, n_kernel_sets);
 	suite_add_tcase(suite, c);
 	return suite;
