@@ -5,15 +5,15 @@
 #include <math.h>
 #include <string.h>
 
-/* Hit rate at 1, 2 and 4 slots for each selected group, and what is assumed at their ends. */
+/* Hit rate at .7, 1, 2, 3 and 4 slots for each selected group, and what is assumed beyond. */
 static const struct {
 	double ratio, hit;
-} hits[] = { { 0, 0 }, { 1, .62 }, { 2, .78 }, { 4, .87 }, { 8, .93 }, { 32, .98 } };
+} hits[] = { { 0, 0 }, { .7, .2 }, { 1, .62 }, { 2, .79 }, { 4, .90 }, { 8, .95 }, { 32, .98 } };
 
-/* Share that the estimated query misses, by percent of the selection that is read ahead. */
+/* Share of the selection that the estimated query misses, by percent of the selection that is read ahead. */
 static const struct {
-	double percent, late;
-} lates[] = { { 0, 1 }, { 100, .19 }, { 150, .10 }, { 200, .05 }, { 400, .02 } };
+	double percent, missed;
+} estimates[] = { { 0, 1 }, { 100, .22 }, { 150, .10 }, { 200, .05 }, { 400, .02 } };
 
 #define FIRST_WAVE .5	/* of the slots, when the selection does not fit them */
 #define PINNED_SHARE .7 /* of the slots, where reading ahead stops (kvs_settings) */
@@ -42,17 +42,17 @@ double cost_hit_rate(double ratio)
 	return hits[n - 1].hit;
 }
 
-double cost_late_share(uint32_t ahead_percent)
+double cost_missed_share(uint32_t ahead_percent)
 {
-	const int n = sizeof(lates) / sizeof(lates[0]);
+	const int n = sizeof(estimates) / sizeof(estimates[0]);
 
 	for (int i = 1; i < n; i++)
-		if (ahead_percent <= lates[i].percent)
-			return lates[i - 1].late +
-			       (lates[i].late - lates[i - 1].late) *
-				       (ahead_percent - lates[i - 1].percent) /
-				       (lates[i].percent - lates[i - 1].percent);
-	return lates[n - 1].late;
+		if (ahead_percent <= estimates[i].percent)
+			return estimates[i - 1].missed +
+			       (estimates[i].missed - estimates[i - 1].missed) *
+				       (ahead_percent - estimates[i - 1].percent) /
+				       (estimates[i].percent - estimates[i - 1].percent);
+	return estimates[n - 1].missed;
 }
 
 uint32_t cost_select_for(uint32_t select, uint32_t group)
@@ -74,17 +74,19 @@ static double batch_ms(const struct cost_input *in, double n)
 
 static void reads(const struct cost_input *in, struct cost *out)
 {
-	double selected = in->groups_selected, misses, ahead, cpu_ms, hidden_ms, ahead_ms, late_ms;
+	double selected = in->groups_selected, misses, ahead, late, cpu_ms, hidden_ms, ahead_ms,
+	       late_ms;
 
 	out->hit_rate =
 		in->slots >= in->groups_all ? 1 : cost_hit_rate(in->slots / fmax(selected, 1));
 	misses = selected * (1 - out->hit_rate);
 	/* Slots that are pinned bound what is read ahead, to the first of several waves when not all fit. */
-	ahead = selected > in->slots ? FIRST_WAVE * in->slots * (1 - out->hit_rate)
-				     : misses * in->ahead_percent / 100.0;
-	out->ahead_records = fmin(ahead, PINNED_SHARE * in->slots);
-	out->late_records =
-		fmax(misses * cost_late_share(in->ahead_percent), misses - out->ahead_records);
+	ahead = selected > in->slots ? FIRST_WAVE * in->slots
+				     : selected * in->ahead_percent / 100.0;
+	out->ahead_records = fmin(ahead * (1 - out->hit_rate), PINNED_SHARE * in->slots);
+	/* What the estimate misses was seldom wanted before, so it is seldom in a slot. */
+	late = selected * cost_missed_share(in->ahead_percent) * (1 - pow(out->hit_rate, 3));
+	out->late_records = fmax(fmin(late, misses), misses - out->ahead_records);
 	cpu_ms = (out->ahead_records + out->late_records) * in->cpu_us / 1e3;
 	hidden_ms = (in->compute_ms + in->estimate_ms) / fmax(in->n_disk, 1) +
 		    in->n_seqs * (in->append_us + 2 * in->score_us + in->attend_us) / 1e3;

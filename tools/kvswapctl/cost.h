@@ -5,8 +5,9 @@
  *
  * A step of L layers with a store, M groups selected in each, R slots a layer:
  *   hit    share of the selected groups that are in slots, a function of R / M alone
- *   ahead  M (1 - hit) * percent / 100 records, read while the layer before computes
- *   late   the share of M (1 - hit) that the estimated query misses, read while nothing else is done
+ *   ahead  M (1 - hit) percent / 100 records, read while the layer before computes
+ *   late   M missed (1 - hit^3), missed: the share that the estimated query does not choose; read while nothing
+ *          else is done
  * and of each batch of n records the device takes n / iops(record size, depth n).
  */
 #ifndef KVSWAPCTL_COST_H
@@ -53,8 +54,8 @@ void cost_work_out(const struct cost_input *in, struct cost *out);
 
 /* Share of the selected groups found in slots: slots for each group that is selected. */
 double cost_hit_rate(double ratio);
-/* Of the groups not in a slot, the share that is read late, when percent of the selection is read ahead. */
-double cost_late_share(uint32_t ahead_percent);
+/* Share of the selection that the estimated query does not choose, when percent of it is read ahead. */
+double cost_missed_share(uint32_t ahead_percent);
 /* Tokens to select in groups of G for the coverage of `select` tokens in groups of 4. */
 uint32_t cost_select_for(uint32_t select, uint32_t group);
 
