@@ -5,7 +5,8 @@
  *   llama_logits MODEL.gguf TOKENS.txt OUT.f32 [--f32 | --bench N]
  *   llama_logits MODEL.gguf --tokenize TEXT.txt N > TOKENS.txt
  *
- * --bench N: no rows; prints one line of JSON with the speed of the prompt and of N tokens after it.
+ * --bench N: no rows; prints one line of JSON with the speed of the prompt and of N tokens after
+ * it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +79,8 @@ static int tokenize(const char *model_path, const char *text_path, int most)
 	size_t bytes;
 	char *text = read_file(text_path, &bytes);
 	llama_token *tokens = malloc((bytes + 16) * sizeof(*tokens));
-	int n = llama_tokenize(llama_model_get_vocab(model), text, (int)bytes, tokens, (int)bytes + 16, true, false);
+	int n = llama_tokenize(llama_model_get_vocab(model), text, (int)bytes, tokens,
+			       (int)bytes + 16, true, false);
 
 	for (int i = 0; i < n && i < most; i++)
 		printf("%d\n", tokens[i]);
@@ -119,7 +121,8 @@ static void decode(struct llama_context *ctx, const llama_token *tokens, int fir
 	llama_batch_free(batch);
 }
 
-static void write_rows(struct llama_context *ctx, const llama_token *tokens, int n, int n_vocab, const char *path)
+static void write_rows(struct llama_context *ctx, const llama_token *tokens, int n, int n_vocab,
+		       const char *path)
 {
 	FILE *f = fopen(path, "wb");
 
@@ -149,7 +152,7 @@ static void bench(struct llama_context *ctx, const llama_token *tokens, int n, i
 {
 	double start, read, end;
 
-	decode(ctx, tokens, 0, 1, false);	/* warms up */
+	decode(ctx, tokens, 0, 1, false); /* warms up */
 	llama_memory_clear(llama_get_memory(ctx), false);
 	start = now();
 	for (int first = 0; first < n; first += UBATCH)
@@ -158,8 +161,8 @@ static void bench(struct llama_context *ctx, const llama_token *tokens, int n, i
 	for (int i = 0; i < n_more; i++)
 		decode(ctx, tokens + i % n, n + i, 1, false);
 	end = now();
-	printf("{\"prompt_tokens\": %d, \"prefill_tokens_per_s\": %.2f, \"decode_tokens_per_s\": %.2f}\n", n,
-	       n / (read - start), n_more / (end - read));
+	printf("{\"prompt_tokens\": %d, \"prefill_tokens_per_s\": %.2f, \"decode_tokens_per_s\": %.2f}\n",
+	       n, n / (read - start), n_more / (end - read));
 }
 
 int main(int argc, char **argv)
@@ -181,7 +184,8 @@ int main(int argc, char **argv)
 	if (n_more)
 		bench(ctx, tokens, n, n_more);
 	else
-		write_rows(ctx, tokens, n, llama_vocab_n_tokens(llama_model_get_vocab(model)), argv[3]);
+		write_rows(ctx, tokens, n, llama_vocab_n_tokens(llama_model_get_vocab(model)),
+			   argv[3]);
 	llama_free(ctx);
 	llama_model_free(model);
 	free(tokens);

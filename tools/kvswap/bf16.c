@@ -10,7 +10,10 @@
 #define ALIGNMENT 64
 #define MOST_TENSORS 8
 
-/* Measured at 512 rows: below 140 GFLOP/s a core, where bfloat16 has about 300 and q4_K, q5_K, q6_K as much. */
+/*
+ * Measured at 512 rows: below 140 GFLOP/s a core, where bfloat16 has about 300 and q4_K, q5_K, q6_K
+ * as much.
+ */
 static bool is_slow(enum ggml_type type)
 {
 	switch (type) {
@@ -38,8 +41,8 @@ static size_t boundary_bytes(const struct layer *prev, const struct layer *next)
 	size_t bytes = 0;
 
 	if (prev)
-		bytes += turned_bytes(&prev->o) + turned_bytes(&prev->gate) + turned_bytes(&prev->up) +
-			 turned_bytes(&prev->down);
+		bytes += turned_bytes(&prev->o) + turned_bytes(&prev->gate) +
+			 turned_bytes(&prev->up) + turned_bytes(&prev->down);
 	if (next)
 		bytes += turned_bytes(&next->q) + turned_bytes(&next->k) + turned_bytes(&next->v);
 	return bytes;
@@ -63,7 +66,8 @@ size_t bf16_wanted(const struct model *m)
 
 int bf16_open(struct bf16 *b, const struct model *m, struct compute *compute, size_t bytes)
 {
-	struct ggml_init_params params = { .mem_size = MOST_TENSORS * ggml_tensor_overhead(), .no_alloc = true };
+	struct ggml_init_params params = { .mem_size = MOST_TENSORS * ggml_tensor_overhead(),
+					   .no_alloc = true };
 
 	memset(b, 0, sizeof(*b));
 	b->compute = compute;
@@ -92,7 +96,9 @@ void bf16_close(struct bf16 *b)
 
 size_t bf16_bytes(const struct bf16 *b)
 {
-	return b->data ? b->bytes + (size_t)b->widest * (size_t)b->compute->n_threads * sizeof(float) : 0;
+	return b->data ? b->bytes +
+				 (size_t)b->widest * (size_t)b->compute->n_threads * sizeof(float)
+		       : 0;
 }
 
 struct turn {
@@ -109,8 +115,11 @@ static void turn_rows(void *arg, int i, int n)
 	int64_t width = t->from->ne[0], n_rows = t->from->ne[1];
 
 	for (int64_t r = n_rows * i / n; r < n_rows * (i + 1) / n; r++) {
-		traits->to_float((const char *)t->from->data + (size_t)r * t->from->nb[1], row, width);
-		ggml_fp32_to_bf16_row(row, (ggml_bf16_t *)((char *)t->to->data + (size_t)r * t->to->nb[1]), width);
+		traits->to_float((const char *)t->from->data + (size_t)r * t->from->nb[1], row,
+				 width);
+		ggml_fp32_to_bf16_row(
+			row, (ggml_bf16_t *)((char *)t->to->data + (size_t)r * t->to->nb[1]),
+			width);
 	}
 }
 
@@ -128,8 +137,8 @@ static void turn(struct bf16 *b, struct linear *lin)
 	lin->w = t.to;
 }
 
-void bf16_boundary(struct bf16 *b, const struct layer *prev, const struct layer *next, struct layer *prev_out,
-		   struct layer *next_out)
+void bf16_boundary(struct bf16 *b, const struct layer *prev, const struct layer *next,
+		   struct layer *prev_out, struct layer *next_out)
 {
 	if (prev)
 		*prev_out = *prev;

@@ -27,8 +27,9 @@ static int open_parallel(struct compute *c)
 	c->parallel_ctx = ggml_init(params);
 	if (!c->parallel_ctx)
 		return report_fail("out of memory");
-	t = ggml_custom_4d(c->parallel_ctx, GGML_TYPE_F32, 1, 1, 1, 1, NULL, 0, call_part, GGML_N_TASKS_MAX, c);
-	t->data = c;	/* never touched; ggml wants an address */
+	t = ggml_custom_4d(c->parallel_ctx, GGML_TYPE_F32, 1, 1, 1, 1, NULL, 0, call_part,
+			   GGML_N_TASKS_MAX, c);
+	t->data = c; /* never touched; ggml wants an address */
 	c->parallel_graph = ggml_new_graph_custom(c->parallel_ctx, 2, false);
 	ggml_build_forward_expand(c->parallel_graph, t);
 	c->parallel_plan = ggml_graph_plan(c->parallel_graph, c->n_threads, c->threads);
@@ -88,7 +89,8 @@ static int grow_work(struct compute *c, size_t bytes)
 
 int compute_reserve(struct compute *c, struct ggml_cgraph *graph)
 {
-	return ggml_gallocr_reserve(c->allocator, graph) ? DONE : report_fail("out of memory for a graph");
+	return ggml_gallocr_reserve(c->allocator, graph) ? DONE
+							 : report_fail("out of memory for a graph");
 }
 
 int compute_prepare(struct compute *c, struct ggml_cgraph *graph, struct ggml_cplan *plan)

@@ -30,14 +30,17 @@ int compute_open(struct compute *c, int n_threads);
 void compute_close(struct compute *c);
 
 /*
- * Of several graphs that are kept: first compute_reserve() for each, then compute_prepare() for each; a
- * buffer that grows later would leave the earlier ones dangling.
+ * Of several graphs that are kept: first compute_reserve() for each, then compute_prepare() for
+ * each; a buffer that grows later would leave the earlier ones dangling.
  */
 int compute_reserve(struct compute *c, struct ggml_cgraph *graph);
 int compute_prepare(struct compute *c, struct ggml_cgraph *graph, struct ggml_cplan *plan);
 int compute_run(struct compute *c, struct ggml_cgraph *graph, struct ggml_cplan *plan);
 
-/* Forgets the buffers, so that a smaller set of graphs holds less. No prepared graph may run afterwards. */
+/*
+ * Forgets the buffers, so that a smaller set of graphs holds less. No prepared graph may run
+ * afterwards.
+ */
 int compute_shrink(struct compute *c);
 size_t compute_bytes(const struct compute *c);
 

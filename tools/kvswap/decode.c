@@ -12,7 +12,8 @@
 static int alloc_rows(struct decode *d, uint32_t n)
 {
 	const struct model *m = d->model;
-	size_t q_dim = (size_t)m->n_heads * m->head_dim, kv_dim = (size_t)m->n_kv_heads * m->head_dim;
+	size_t q_dim = (size_t)m->n_heads * m->head_dim,
+	       kv_dim = (size_t)m->n_kv_heads * m->head_dim;
 	struct {
 		void **at;
 		size_t bytes;
@@ -46,7 +47,8 @@ static int build(struct decode *d)
 {
 	const struct model *m = d->model;
 	uint32_t n = m->n_layers;
-	struct ggml_init_params params = { .mem_size = graph_context_bytes(2 * n + 1), .no_alloc = true };
+	struct ggml_init_params params = { .mem_size = graph_context_bytes(2 * n + 1),
+					   .no_alloc = true };
 
 	d->ctx = ggml_init(params);
 	d->boundary = calloc(n + 1, sizeof(*d->boundary));
@@ -77,7 +79,8 @@ static int prepare(struct decode *d)
 	return rc;
 }
 
-int decode_open(struct decode *d, const struct model *m, struct compute *compute, struct kvs *kvs, uint32_t n_seqs)
+int decode_open(struct decode *d, const struct model *m, struct compute *compute, struct kvs *kvs,
+		uint32_t n_seqs)
 {
 	int rc;
 
@@ -108,7 +111,8 @@ size_t decode_bytes(const struct decode *d)
 {
 	size_t n = d->model->n_layers;
 
-	return d->memory_bytes + graph_context_bytes(2 * n + 1) + (2 * n + 1) * sizeof(struct decode_graph);
+	return d->memory_bytes + graph_context_bytes(2 * n + 1) +
+	       (2 * n + 1) * sizeof(struct decode_graph);
 }
 
 static int run(struct decode *d, struct decode_graph *g, uint64_t *ns)

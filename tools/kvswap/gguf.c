@@ -81,8 +81,8 @@ static int read_uint(const struct model *m, const struct key_uint *k)
 	if (!integer(m->gguf, id, &value))
 		return report_fail("%s: %s is not one whole number", m->path, key);
 	if (value < k->min || value > k->max)
-		return report_fail("%s: %s is %" PRId64 ", must be %" PRIu64 " to %" PRIu64, m->path, key,
-				   (int64_t)value, k->min, k->max);
+		return report_fail("%s: %s is %" PRId64 ", must be %" PRIu64 " to %" PRIu64,
+				   m->path, key, (int64_t)value, k->min, k->max);
 	*k->value = (uint32_t)value;
 	return DONE;
 }
@@ -113,7 +113,8 @@ static int read_float(const struct model *m, const struct key_float *k)
 	else
 		return report_fail("%s: %s is not a floating-point number", m->path, key);
 	if (!(value >= k->min && value <= k->max))
-		return report_fail("%s: %s is %g, must be %g to %g", m->path, key, value, k->min, k->max);
+		return report_fail("%s: %s is %g, must be %g to %g", m->path, key, value, k->min,
+				   k->max);
 	*k->value = (float)value;
 	return DONE;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Builds the graphs of graph.h. Tensors that enter or leave have their data set to the caller's memory as
- * soon as they exist, so that the allocator leaves them alone and nothing is copied between graphs.
+ * Builds the graphs of graph.h. Tensors that enter or leave have their data set to the caller's
+ * memory as soon as they exist, so that the allocator leaves them alone and nothing is copied
+ * between graphs.
  */
 #include "graph.h"
 
@@ -15,7 +16,8 @@ struct build {
 
 size_t graph_context_bytes(size_t n)
 {
-	return n * (2 * GRAPH_NODES * ggml_tensor_overhead() + ggml_graph_overhead_custom(GRAPH_NODES, false));
+	return n * (2 * GRAPH_NODES * ggml_tensor_overhead() +
+		    ggml_graph_overhead_custom(GRAPH_NODES, false));
 }
 
 static struct build begin(struct ggml_context *ctx, const struct model *m, const struct rows *r)
@@ -43,14 +45,16 @@ static struct ggml_tensor *output(const struct build *b, struct ggml_tensor *t, 
 	return t;
 }
 
-static struct ggml_tensor *norm(const struct build *b, struct ggml_tensor *x, struct ggml_tensor *weight)
+static struct ggml_tensor *norm(const struct build *b, struct ggml_tensor *x,
+				struct ggml_tensor *weight)
 {
 	if (!weight)
 		return x;
 	return ggml_mul(b->ctx, ggml_rms_norm(b->ctx, x, b->m->norm_eps), weight);
 }
 
-static struct ggml_tensor *multiply(const struct build *b, const struct linear *lin, struct ggml_tensor *x)
+static struct ggml_tensor *multiply(const struct build *b, const struct linear *lin,
+				    struct ggml_tensor *x)
 {
 	struct ggml_tensor *y = ggml_mul_mat(b->ctx, lin->w, x);
 
@@ -58,16 +62,18 @@ static struct ggml_tensor *multiply(const struct build *b, const struct linear *
 }
 
 /* Heads of lin(x), normed if the model does that, rotated to their positions. */
-static struct ggml_tensor *rotated(const struct build *b, const struct layer *l, const struct linear *lin,
-				   struct ggml_tensor *head_norm, struct ggml_tensor *x, uint32_t n_heads)
+static struct ggml_tensor *rotated(const struct build *b, const struct layer *l,
+				   const struct linear *lin, struct ggml_tensor *head_norm,
+				   struct ggml_tensor *x, uint32_t n_heads)
 {
 	const struct rope *rope = &b->m->rope;
 	struct ggml_tensor *y = multiply(b, lin, x);
 
 	y = ggml_reshape_3d(b->ctx, y, b->m->head_dim, n_heads, b->r->n);
-	return ggml_rope_ext(b->ctx, norm(b, y, head_norm), b->pos, rope->factors, (int)b->m->head_dim,
-			     rope->mode, (int)rope->n_ctx_orig, l->freq_base, l->freq_scale, rope->ext_factor,
-			     rope->attn_factor, rope->beta_fast, rope->beta_slow);
+	return ggml_rope_ext(b->ctx, norm(b, y, head_norm), b->pos, rope->factors,
+			     (int)b->m->head_dim, rope->mode, (int)rope->n_ctx_orig, l->freq_base,
+			     l->freq_scale, rope->ext_factor, rope->attn_factor, rope->beta_fast,
+			     rope->beta_slow);
 }
 
 static void before_attention(const struct build *b, const struct layer *l, struct ggml_tensor *x)
@@ -79,11 +85,13 @@ static void before_attention(const struct build *b, const struct layer *l, struc
 	output(b, multiply(b, &l->v, in), b->r->v);
 }
 
-static struct ggml_tensor *feed_forward(const struct build *b, const struct layer *l, struct ggml_tensor *x)
+static struct ggml_tensor *feed_forward(const struct build *b, const struct layer *l,
+					struct ggml_tensor *x)
 {
 	struct ggml_tensor *up = multiply(b, &l->up, x);
 	struct ggml_tensor *gate = multiply(b, &l->gate, x);
-	struct ggml_tensor *y = b->m->gelu ? ggml_geglu_split(b->ctx, gate, up) : ggml_swiglu_split(b->ctx, gate, up);
+	struct ggml_tensor *y = b->m->gelu ? ggml_geglu_split(b->ctx, gate, up)
+					   : ggml_swiglu_split(b->ctx, gate, up);
 
 	return multiply(b, &l->down, y);
 }
@@ -119,8 +127,9 @@ static void head(const struct build *b, struct ggml_tensor *x)
 	output(b, y, b->r->logits);
 }
 
-struct ggml_cgraph *graph_boundary(struct ggml_context *ctx, const struct model *m, const struct layer *prev,
-				   const struct layer *next, const struct rows *r)
+struct ggml_cgraph *graph_boundary(struct ggml_context *ctx, const struct model *m,
+				   const struct layer *prev, const struct layer *next,
+				   const struct rows *r)
 {
 	struct build b = begin(ctx, m, r);
 	struct ggml_tensor *x = prev ? after_attention(&b, prev) : embedding(&b);
@@ -133,8 +142,8 @@ struct ggml_cgraph *graph_boundary(struct ggml_context *ctx, const struct model 
 	return b.graph;
 }
 
-struct ggml_cgraph *graph_estimate(struct ggml_context *ctx, const struct model *m, const struct layer *l,
-				   const struct rows *r)
+struct ggml_cgraph *graph_estimate(struct ggml_context *ctx, const struct model *m,
+				   const struct layer *l, const struct rows *r)
 {
 	struct build b = begin(ctx, m, r);
 	struct ggml_tensor *in = norm(&b, input(&b, r->x, m->n_embd), l->attn_norm);

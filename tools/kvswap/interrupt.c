@@ -9,7 +9,7 @@
 
 static volatile sig_atomic_t caught;
 
-static void catch(int signal)
+static void catch (int signal)
 {
 	caught = signal;
 }

@@ -22,7 +22,9 @@ static size_t character(const unsigned char *p, size_t n)
 			return 0;
 		code = code << 6 | (p[i] & 0x3f);
 	}
-	return code < least[length] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff) ? 0 : length;
+	return code < least[length] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)
+		       ? 0
+		       : length;
 }
 
 static void quoted(FILE *f, const char *text, size_t n)

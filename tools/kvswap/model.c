@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the numbers of a model: what its header says, checked before anything uses it, and what follows
- * from it for RoPE, windows and scales, with libllama's meaning of every key.
+ * Owns the numbers of a model: what its header says, checked before anything uses it, and what
+ * follows from it for RoPE, windows and scales, with libllama's meaning of every key.
  */
 #include "model.h"
 
@@ -42,24 +42,25 @@ static int read_arch(struct model *m)
 		m->rope.mode = archs[i].rope_mode;
 		return DONE;
 	}
-	return report_fail("%s: architecture '%s' is not supported (llama, qwen2, qwen3, gemma3 are)", m->path,
-			   m->arch_name);
+	return report_fail(
+		"%s: architecture '%s' is not supported (llama, qwen2, qwen3, gemma3 are)", m->path,
+		m->arch_name);
 }
 
 static int check_heads(struct model *m, uint32_t value_dim, uint32_t rope_dim)
 {
 	if (m->n_heads % m->n_kv_heads)
-		return report_fail("%s: %u heads are not a multiple of %u KV heads", m->path, m->n_heads,
-				   m->n_kv_heads);
+		return report_fail("%s: %u heads are not a multiple of %u KV heads", m->path,
+				   m->n_heads, m->n_kv_heads);
 	if (m->head_dim == 0 || m->head_dim % 16 || m->head_dim > MAX_HEAD_DIM)
 		return report_fail("%s: head_dim is %u, must be a multiple of 16 up to %u", m->path,
 				   m->head_dim, MAX_HEAD_DIM);
 	if (value_dim && value_dim != m->head_dim)
-		return report_fail("%s: head_dim of V is %u, of K %u: must be equal", m->path, value_dim,
-				   m->head_dim);
+		return report_fail("%s: head_dim of V is %u, of K %u: must be equal", m->path,
+				   value_dim, m->head_dim);
 	if (rope_dim && rope_dim != m->head_dim)
-		return report_fail("%s: RoPE over %u of %u dimensions is not supported", m->path, rope_dim,
-				   m->head_dim);
+		return report_fail("%s: RoPE over %u of %u dimensions is not supported", m->path,
+				   rope_dim, m->head_dim);
 	return DONE;
 }
 
@@ -98,13 +99,14 @@ static int read_shape(struct model *m)
 		return rc;
 	if (experts || !causal)
 		return report_fail("%s: %s is not supported", m->path,
-				   experts ? "a mixture of experts" : "attention that is not causal");
+				   experts ? "a mixture of experts"
+					   : "attention that is not causal");
 	return read_heads(m);
 }
 
 /*
- * YaRN's magnitude: ggml_rope_ext() multiplies by 1 + 0.1 ln(factor) itself when ext_factor is set, so
- * that is divided out again of the factor that is asked for.
+ * YaRN's magnitude: ggml_rope_ext() multiplies by 1 + 0.1 ln(factor) itself when ext_factor is set,
+ * so that is divided out again of the factor that is asked for.
  */
 static float yarn_attn_factor(float freq_scale)
 {
@@ -120,7 +122,8 @@ static int read_rope(struct model *m)
 	float factor = 0, attn = 1;
 	char name[64];
 	const char *type;
-	const struct key_uint orig = { "rope.scaling.original_context_length", &r->n_ctx_orig, 1, INT32_MAX, false };
+	const struct key_uint orig = { "rope.scaling.original_context_length", &r->n_ctx_orig, 1,
+				       INT32_MAX, false };
 	const struct key_float old = { "rope.scale_linear", &factor, 0, 1e6, false };
 	const struct key_float keys[] = {
 		{ "rope.freq_base", &r->freq_base, 1, 1e12, false },
@@ -136,8 +139,11 @@ static int read_rope(struct model *m)
 	type = key_text(m, name);
 	if (!type || key_uints(m, &orig, 1) || key_floats(m, &old, 1) || key_floats(m, keys, 3))
 		return FAILED;
-	if (strcmp(type, "") && strcmp(type, "none") && strcmp(type, "linear") && strcmp(type, "yarn"))
-		return report_fail("%s: RoPE scaling '%s' is not supported (none, linear, yarn are)", m->path, type);
+	if (strcmp(type, "") && strcmp(type, "none") && strcmp(type, "linear") &&
+	    strcmp(type, "yarn"))
+		return report_fail(
+			"%s: RoPE scaling '%s' is not supported (none, linear, yarn are)", m->path,
+			type);
 	r->freq_scale = factor == 0 || !strcmp(type, "none") ? 1.0f : 1.0f / factor;
 	r->ext_factor = strcmp(type, "yarn") ? 0.0f : 1.0f;
 	r->attn_factor = attn * (r->ext_factor != 0 ? yarn_attn_factor(r->freq_scale) : 1.0f);
@@ -160,13 +166,19 @@ static int read_scales(struct model *m)
 		return key_floats(m, keys, 1);
 	m->embed_scale = sqrtf((float)m->n_embd);
 	m->gelu = true;
-	/* The 27B model, which libllama knows by its 62 layers, scales by the width a head would have. */
+	/*
+	 * The 27B model, which libllama knows by its 62 layers, scales by the width a head would
+	 * have.
+	 */
 	if (m->n_layers == 62)
 		m->attn_scale = 1.0f / sqrtf((float)(m->n_embd / m->n_heads));
 	return key_floats(m, keys, 2);
 }
 
-/* gemma3: all but every n-th layer, or those that the array names, see a window and have a RoPE of their own. */
+/*
+ * gemma3: all but every n-th layer, or those that the array names, see a window and have a RoPE of
+ * their own.
+ */
 static int read_windows(struct model *m, bool *windowed)
 {
 	uint32_t window = 0, pattern = 6;

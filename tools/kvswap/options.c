@@ -14,12 +14,12 @@
 #include "report.h"
 
 enum kind {
-	FLAG,		/* a bool becomes true */
-	FLAG_UINT,	/* a uint32_t becomes min */
+	FLAG,	   /* a bool becomes true */
+	FLAG_UINT, /* a uint32_t becomes min */
 	UINT,
 	REAL,
 	TEXT,
-	CUSTOM,		/* parse */
+	CUSTOM, /* parse */
 };
 
 struct definition {
@@ -32,62 +32,63 @@ struct definition {
 };
 
 static const char help[] =
-"usage: kvswap run -m MODEL.gguf [-f FILE | -p TEXT | -] [options]\n"
-"\n"
-"Reads a prompt and writes what the model makes of it, with the KV cache on disk.\n"
-"\n"
-"  kvswap run -m model.gguf -f book.txt -n 200\n"
-"  echo 'Why is the sky blue?' | kvswap run -m model.gguf --chat -\n"
-"  kvswap run -m model.gguf -f book.txt --budget 64M --store /mnt/nvme --json\n"
-"\n"
-"prompt and text\n"
-"  -m, --model FILE        a GGUF model: llama, qwen2, qwen3 or gemma3\n"
-"  -f, --file FILE         the prompt; once for each sequence of a batch; - is stdin\n"
-"  -p, --prompt TEXT       the prompt itself\n"
-"      --tokens FILE       the prompt as token ids apart by blanks\n"
-"  -n, --predict N         tokens to generate (256)\n"
-"  -c, --context N         context in tokens (prompt + -n)\n"
-"      --chat              put the prompt into the model's own chat template\n"
-"      --special           control tokens written in the prompt count as such\n"
-"      --stop TEXT         end where this text appears; may be repeated\n"
-"      --batch N           N sequences at once\n"
-"      --temp T            0, the default: always the most likely token\n"
-"      --top-k N, --top-p P, --min-p P, --repeat-penalty X, --seed N\n"
-"                          with --temp above 0 (40, 0.95, 0.05, 1, 1)\n"
-"  -t, --threads N         threads (all processors)\n"
-"\n"
-"KV cache\n"
-"      --kv WHERE          disk (default), memory (the same, groups in memory), dense (all)\n"
-"      --store PATH        device, file or directory (the user's cache directory)\n"
-"      --backend NAME      auto (default), module, io_uring, threads\n"
-"      --budget SIZE       most memory for KV: bytes with K, M, G, or a fraction (1/13)\n"
-"      --profile NAME      nvme or emmc: defaults for the kind of storage\n"
-"      --kv-type TYPE      f16\n"
-"      --force             a device that is in use; a context beyond the model's\n"
-"      --io-timeout S      a read or write that takes longer is an error (30)\n"
-"\n"
-"selection\n"
-"      --select N|all      tokens attended to, beside the newest and the first\n"
-"      --group G           tokens of a group, a power of two\n"
-"      --reuse N           slots of the reuse buffer in each layer\n"
-"      --predictor NAME    groupmean, lowrank, exact or window\n"
-"      --rank R            of the low-rank K\n"
-"      --recent N          newest tokens always attended to (32)\n"
-"      --sinks N           first tokens always attended to (4)\n"
-"      --reduce sum|mean   over heads\n"
-"      --ahead PERCENT     groups read ahead, of the selection (100)\n"
-"      --no-correct        the estimated query alone selects\n"
-"\n"
-"output\n"
-"      --json              one JSON object instead of the text\n"
-"      --logits FILE       rows of float32 that the tokens were picked from\n"
-"      --logits-all        rows of the prompt's positions too\n"
-"      --progress          show progress even when stderr is no terminal\n"
-"  -h, --help\n"
-"\n"
-"for tests\n"
-"      --stepwise          the prompt token by token, as if it were generated\n"
-"      --test-delay US     every read and write takes a random time longer\n";
+	"usage: kvswap run -m MODEL.gguf [-f FILE | -p TEXT | -] [options]\n"
+	"\n"
+	"Reads a prompt and writes what the model makes of it, with the KV cache on disk.\n"
+	"\n"
+	"  kvswap run -m model.gguf -f book.txt -n 200\n"
+	"  echo 'Why is the sky blue?' | kvswap run -m model.gguf --chat -\n"
+	"  kvswap run -m model.gguf -f book.txt --budget 64M --store /mnt/nvme --json\n"
+	"\n"
+	"prompt and text\n"
+	"  -m, --model FILE        a GGUF model: llama, qwen2, qwen3 or gemma3\n"
+	"  -f, --file FILE         the prompt; once for each sequence of a batch; - is stdin\n"
+	"  -p, --prompt TEXT       the prompt itself\n"
+	"      --tokens FILE       the prompt as token ids apart by blanks\n"
+	"  -n, --predict N         tokens to generate (256)\n"
+	"  -c, --context N         context in tokens (prompt + -n)\n"
+	"      --chat              put the prompt into the model's own chat template\n"
+	"      --special           control tokens written in the prompt count as such\n"
+	"      --stop TEXT         end where this text appears; may be repeated\n"
+	"      --batch N           N sequences at once\n"
+	"      --temp T            0, the default: always the most likely token\n"
+	"      --top-k N, --top-p P, --min-p P, --repeat-penalty X, --seed N\n"
+	"                          with --temp above 0 (40, 0.95, 0.05, 1, 1)\n"
+	"  -t, --threads N         threads (all processors)\n"
+	"\n"
+	"KV cache\n"
+	"      --kv WHERE          disk (default), memory (groups in memory), dense (all of it)\n"
+	"      --store PATH        device, file or directory (the user's cache directory)\n"
+	"      --backend NAME      auto (default), module, io_uring, threads\n"
+	"      --budget SIZE       most memory for KV: bytes with K, M, G, or a fraction (1/13)\n"
+	"      --profile NAME      nvme or emmc: defaults for the kind of storage\n"
+	"      --kv-type TYPE      f16\n"
+	"      --force             a device that is in use; a context beyond the model's\n"
+	"      --io-timeout S      a read or write that takes longer is an error (30)\n"
+	"\n"
+	"selection\n"
+	"      --select N|all      tokens attended to, beside the newest and the first\n"
+	"      --group G           tokens of a group, a power of two\n"
+	"      --reuse N           slots of the reuse buffer in each layer\n"
+	"      --predictor NAME    groupmean, lowrank, exact or window\n"
+	"      --rank R            of the low-rank K\n"
+	"      --recent N          newest tokens always attended to (32)\n"
+	"      --sinks N           first tokens always attended to (4)\n"
+	"      --reduce sum|mean   over heads\n"
+	"      --ahead PERCENT     groups read ahead, of the selection (100)\n"
+	"      --no-correct        the estimated query alone selects\n"
+	"\n"
+	"output\n"
+	"      --json              one JSON object instead of the text\n"
+	"      --logits FILE       rows of float32 that the tokens were picked from\n"
+	"      --logits-all        rows of the prompt's positions too\n"
+	"      --progress          show progress even when stderr is no terminal\n"
+	"  -h, --help\n"
+	"\n"
+	"for tests\n"
+	"      --stepwise          the prompt token by token, as if it were generated\n"
+	"      --no-bf16           prefill multiplies by the weights as they are in the file\n"
+	"      --test-delay US     every read and write takes a random time longer\n";
 
 static int add_prompt(struct options *o, enum source kind, const char *arg)
 {
@@ -245,8 +246,10 @@ static int parse_fraction(const char *name, const char *arg, struct budget *b)
 
 	if (end != arg && *end == '/')
 		whole = strtoul(end + 1, &end, 10);
-	if (*end || part == 0 || whole == 0 || part > whole || whole > UINT32_MAX || strchr(arg, '-'))
-		return report_usage("--%s is '%s', must be a size or a fraction like 1/13", name, arg);
+	if (*end || part == 0 || whole == 0 || part > whole || whole > UINT32_MAX ||
+	    strchr(arg, '-'))
+		return report_usage("--%s is '%s', must be a size or a fraction like 1/13", name,
+				    arg);
 	b->part = (uint32_t)part;
 	b->whole = (uint32_t)whole;
 	return DONE;
@@ -270,7 +273,8 @@ static int parse_budget(struct options *o, const char *name, const char *arg)
 		end++;
 	}
 	if (end == arg || *end || !(value >= 1 && value <= 1e15))
-		return report_usage("--%s is '%s', must be a size like 64M or a fraction like 1/13", name, arg);
+		return report_usage("--%s is '%s', must be a size like 64M or a fraction like 1/13",
+				    name, arg);
 	b->bytes = (uint64_t)value;
 	return DONE;
 }
@@ -318,12 +322,13 @@ static const struct definition definitions[] = {
 	{ "logits-all", 0, FLAG, AT(logits_all), 0, 0, NULL },
 	{ "progress", 0, FLAG, AT(progress), 0, 0, NULL },
 	{ "stepwise", 0, FLAG, AT(stepwise), 0, 0, NULL },
+	{ "no-bf16", 0, FLAG, AT(no_bf16), 0, 0, NULL },
 	{ "test-delay", 0, UINT, AT(session.test_delay_us), 0, 10000000, NULL },
 	{ "help", 'h', CUSTOM, 0, 0, 0, NULL },
 };
 
 #define N_DEFINITIONS (sizeof(definitions) / sizeof(definitions[0]))
-#define LONG_BASE 256	/* getopt's value of definition i is LONG_BASE + i */
+#define LONG_BASE 256 /* getopt's value of definition i is LONG_BASE + i */
 
 static void defaults(struct options *o)
 {
@@ -375,7 +380,8 @@ static int check(struct options *o, int argc, char **argv)
 {
 	for (int i = optind; i < argc; i++) {
 		if (strcmp(argv[i], "-"))
-			return report_usage("'%s' is not an option; a prompt goes to -p or -f", argv[i]);
+			return report_usage("'%s' is not an option; a prompt goes to -p or -f",
+					    argv[i]);
 		if (add_prompt(o, SOURCE_FILE, "-"))
 			return WRONG_USAGE;
 	}
@@ -386,11 +392,13 @@ static int check(struct options *o, int argc, char **argv)
 	if (o->batch == 1)
 		o->batch = o->n_prompts;
 	if (o->n_prompts != 1 && o->n_prompts != o->batch)
-		return report_usage("%u prompts for a batch of %u: give one, or one each", o->n_prompts, o->batch);
+		return report_usage("%u prompts for a batch of %u: give one, or one each",
+				    o->n_prompts, o->batch);
 	if (o->logits_all && !o->logits)
 		return report_usage("--logits-all goes with --logits FILE");
 	if (o->session.settings.group & (o->session.settings.group - 1))
-		return report_usage("--group is %u, must be a power of two", o->session.settings.group);
+		return report_usage("--group is %u, must be a power of two",
+				    o->session.settings.group);
 	return DONE;
 }
 
@@ -435,8 +443,9 @@ enum parsed options_parse(struct options *o, int argc, char **argv)
 		const struct definition *d = definition_of(c);
 
 		if (!d) {
-			report_usage(c == ':' ? "%s needs a value: see kvswap run --help" :
-						"%s is not an option: see kvswap run --help", argv[optind - 1]);
+			report_usage(c == ':' ? "%s needs a value: see kvswap run --help"
+					      : "%s is not an option: see kvswap run --help",
+				     argv[optind - 1]);
 			return PARSED_BAD;
 		}
 		if (d->letter == 'h') {

@@ -7,9 +7,10 @@
 #include <stdio.h>
 
 struct outfile {
-	FILE *f;	/* NULL: not open */
+	FILE *f; /* NULL: not open */
 	char *path;
-	char *temporary;	/* NULL: path is no file of its own (a pipe, a terminal) and is written as it is */
+	char *temporary; /* NULL: path is no file of its own (a pipe, a terminal) and is written as
+			    it is */
 };
 
 int outfile_open(struct outfile *o, const char *path);

@@ -57,11 +57,12 @@ static void work_out(struct run *r, struct figures *f)
 	f->info.size = sizeof(f->info);
 	kvs_info_get(r->session.kvs, &f->info);
 	for (uint32_t i = 0; i < r->options.batch; i++)
-		f->full_bytes += session_full_bytes(&r->model, r->sequences[i].prompt.n + r->sequences[i].made.n);
+		f->full_bytes += session_full_bytes(&r->model, r->sequences[i].prompt.n +
+								       r->sequences[i].made.n);
 	f->hit_rate = share((double)(s->groups_hit - b->groups_hit), selected);
 	f->recall = share((double)(s->groups_predicted - b->groups_predicted), selected);
 	f->coverage = share(s->coverage_sum - b->coverage_sum, selections);
-	f->mean_selected = share(selected * r->session.plan.group, selections);
+	f->mean_selected = share((double)(s->tokens_selected - b->tokens_selected), selections);
 	for (uint32_t i = 0; i < r->n_steps; i++)
 		stepped_ns += r->step_ns[i];
 	f->decode_rate = share(r->n_stepped, (double)stepped_ns / 1e9);
@@ -120,7 +121,7 @@ static void json_settings(struct json *j, const struct kvs_plan *p)
 		json_text(j, "select", "all");
 	else
 		json_uint(j, "select", p->select);
-	json_text(j, "predictor", p->predictor ? p->predictor : "");
+	json_text(j, "predictor", p->predictor);
 	json_uint(j, "rank", p->rank);
 	json_uint(j, "reuse", p->reuse);
 	json_uint(j, "record_bytes", p->record_bytes);
@@ -217,7 +218,7 @@ static int write_json(const struct run *r, const struct figures *f)
 	json_text(&j, "backend", f->info.backend);
 	json_text(&j, "backend_why", f->info.backend_why);
 	json_bool(&j, "direct_io", f->info.direct_io);
-	json_text(&j, "direct_why", f->info.direct_why ? f->info.direct_why : "");
+	json_text(&j, "direct_why", f->info.direct_io ? "" : f->info.direct_why);
 	json_text(&j, "store", f->info.store);
 	json_text(&j, "kernels", f->info.kernels);
 	json_settings(&j, &r->session.plan);
@@ -234,7 +235,8 @@ static int write_json(const struct run *r, const struct figures *f)
 static int write_texts(const struct run *r)
 {
 	if (r->options.batch == 1)
-		return puts("") == EOF || fflush(stdout) ? report_fail("cannot write to stdout") : DONE;
+		return puts("") == EOF || fflush(stdout) ? report_fail("cannot write to stdout")
+							 : DONE;
 	for (uint32_t i = 0; i < r->options.batch; i++) {
 		const struct sequence *s = &r->sequences[i];
 
@@ -248,45 +250,61 @@ static int write_texts(const struct run *r)
 static void summarize_place(const struct run *r, const struct figures *f)
 {
 	const struct model *m = &r->model;
+	const struct kvs_info *info = &f->info;
+	char resident[32], full[32];
 
-	report_note("%s, %u layers, %u heads, %u KV heads x %u; KV cache in %s by %s, %s%s%s%s", m->arch_name,
-		    m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim, *f->info.store ? f->info.store : "memory",
-		    f->info.backend, f->info.direct_io ? "direct I/O" : "no direct I/O",
-		    !f->info.direct_io && f->info.direct_why && *f->info.direct_why ? " (" : "",
-		    f->info.direct_io || !f->info.direct_why ? "" : f->info.direct_why,
-		    !f->info.direct_io && f->info.direct_why && *f->info.direct_why ? ")" : "");
-	if (f->info.backend_why && *f->info.backend_why)
-		report_note("%s", f->info.backend_why);
+	report_note("%s, %u layers, %u heads, %u KV heads x %u", m->arch_name, m->n_layers,
+		    m->n_heads, m->n_kv_heads, m->head_dim);
+	session_size(r->after.resident_peak_bytes, resident);
+	session_size(f->full_bytes, full);
+	if (r->options.session.where != KVS_DISK) {
+		report_note("KV cache: %s in memory (%s)", resident,
+			    r->options.session.where == KVS_DENSE ? "dense" : "sparse");
+		return;
+	}
+	report_note("KV cache: %s of %s in memory (1/%.1f), on disk in %s", resident, full,
+		    share((double)f->full_bytes, (double)r->after.resident_peak_bytes),
+		    info->store);
+	report_note("I/O by %s, %s%s", info->backend, info->direct_io ? "direct" : "not direct: ",
+		    info->direct_io ? "" : info->direct_why);
+	if (*info->backend_why)
+		report_note("%s", info->backend_why);
 }
 
-static void summarize_memory(const struct run *r, const struct figures *f)
+static void summarize_selection(const struct run *r, const struct figures *f)
 {
-	char resident[32], full[32], read[32], activations[32];
+	char read[32];
 
-	report_note("KV cache in memory: %s of %s (1/%.1f); activations %s",
-		    session_size(r->after.resident_peak_bytes, resident), session_size(f->full_bytes, full),
-		    share((double)f->full_bytes, (double)r->after.resident_peak_bytes),
-		    session_size(r->activation_bytes, activations));
-	if (r->after.selections > r->before.selections)
-		report_note("selected %.0f tokens a layer, hit rate %.0f %%, foreseen %.0f %%, coverage %.0f %%; read %s",
-			    f->mean_selected, 100 * f->hit_rate, 100 * f->recall, 100 * f->coverage,
-			    session_size(r->after.bytes_read - r->before.bytes_read, read));
+	if (r->after.selections == r->before.selections)
+		return;
+	report_note(
+		"%.0f tokens selected a layer in groups of %u by %s: coverage %.0f %%, hit rate "
+		"%.0f %%, foreseen %.0f %%; read %s",
+		f->mean_selected, r->session.plan.group, r->session.plan.predictor,
+		100 * f->coverage, 100 * f->hit_rate, 100 * f->recall,
+		session_size(r->after.bytes_read - r->before.bytes_read, read));
 }
 
 static void summarize_time(const struct run *r, const struct figures *f)
 {
 	const struct kvs_stats *s = &r->after, *b = &r->before;
-	char prompt[32];
+	char prompt[32], activations[32];
 
-	report_note("prompt: %s tokens in %.2f s, %.0f/s; generated: %u, %.1f/s (p50 %.1f ms, p99 %.1f ms)",
-		    progress_count(r->n_prompt, prompt), r->prefill_s, share(r->n_prompt, r->prefill_s), r->n_made,
+	report_note("prompt: %s tokens in %.2f s, %.0f/s, activations %s",
+		    progress_count(r->n_prompt, prompt), r->prefill_s,
+		    share(r->n_prompt, r->prefill_s),
+		    session_size(r->activation_bytes, activations));
+	if (!r->n_steps)
+		return;
+	report_note("generated: %u tokens, %.1f/s (p50 %.1f ms, p99 %.1f ms)", r->n_made,
 		    f->decode_rate, f->p50_ms, f->p99_ms);
-	if (r->n_steps)
-		report_note("ms a token: weights %.2f, estimate %.2f, append %.2f, score %.2f, attention %.2f, waiting %.2f, sampling %.2f",
-			    per_token(r, r->compute_ns), per_token(r, r->estimate_ns),
-			    per_token(r, s->append_ns - b->append_ns), per_token(r, s->score_ns - b->score_ns),
-			    per_token(r, s->attend_ns - b->attend_ns), per_token(r, s->wait_ns - b->wait_ns),
-			    per_token(r, r->sample_ns));
+	report_note("ms a token: weights %.2f, estimate %.2f, append %.2f, score %.2f, "
+		    "attention %.2f, waiting %.2f, sampling %.2f",
+		    per_token(r, r->compute_ns), per_token(r, r->estimate_ns),
+		    per_token(r, s->append_ns - b->append_ns),
+		    per_token(r, s->score_ns - b->score_ns),
+		    per_token(r, s->attend_ns - b->attend_ns),
+		    per_token(r, s->wait_ns - b->wait_ns), per_token(r, r->sample_ns));
 }
 
 int output_write(struct run *r)
@@ -299,7 +317,7 @@ int output_write(struct run *r)
 	if (rc)
 		return rc;
 	summarize_place(r, &f);
-	summarize_memory(r, &f);
+	summarize_selection(r, &f);
 	summarize_time(r, &f);
 	return DONE;
 }

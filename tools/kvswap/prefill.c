@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* Owns the rows of a chunk and the order in which a prompt goes through the layers; see prefill.h. */
+/*
+ * Owns the rows of a chunk and the order in which a prompt goes through the layers; see prefill.h.
+ */
 #include "prefill.h"
 
 #include <stdlib.h>
@@ -9,7 +11,7 @@
 #include "interrupt.h"
 #include "report.h"
 
-#define LOGITS_BYTES ((size_t)8 << 20)	/* of a block of output rows, when all are wanted */
+#define LOGITS_BYTES ((size_t)8 << 20) /* of a block of output rows, when all are wanted */
 #define SMALLEST_BLOCK 32
 
 static size_t q_dim(const struct model *m)
@@ -52,7 +54,7 @@ static const struct layer *layer_after(const struct model *m, uint32_t boundary)
 static int measure_graph(struct prefill *p, size_t *bytes)
 {
 	const struct model *m = p->model;
-	char anywhere;	/* outside tensors have an address; nothing runs */
+	char anywhere; /* outside tensors have an address; nothing runs */
 	struct rows r = {
 		.n = p->block,
 		.tokens = (void *)&anywhere,
@@ -67,8 +69,9 @@ static int measure_graph(struct prefill *p, size_t *bytes)
 	int rc;
 
 	ggml_reset(p->ctx);
-	rc = compute_prepare(p->compute, graph_boundary(p->ctx, m, &m->layers[0], &m->layers[m->n_layers - 1], &r),
-			     &plan);
+	rc = compute_prepare(
+		p->compute,
+		graph_boundary(p->ctx, m, &m->layers[0], &m->layers[m->n_layers - 1], &r), &plan);
 	*bytes = compute_bytes(p->compute);
 	return rc;
 }
@@ -91,8 +94,8 @@ static int choose_block(struct prefill *p, size_t cap, size_t *graph_bytes)
 }
 
 /*
- * The chunk is what is left of the cap, in whole blocks of PREFILL_BLOCK as long as there is one, so that
- * where a prompt is cut does not move the blocks. Turned weights take at most a quarter.
+ * The chunk is what is left of the cap, in whole blocks of PREFILL_BLOCK as long as there is one,
+ * so that where a prompt is cut does not move the blocks. Turned weights take at most a quarter.
  */
 static int choose_sizes(struct prefill *p, const struct kvs_plan *plan, size_t *turned)
 {
@@ -106,10 +109,13 @@ static int choose_sizes(struct prefill *p, const struct kvs_plan *plan, size_t *
 	p->head_rows = 1;
 	if (p->config.on_logits)
 		p->head_rows = (uint32_t)(LOGITS_BYTES / sizeof(float) / m->n_vocab) + 1;
-	*turned = p->config.n_tokens >= BF16_MIN_ROWS ? bf16_wanted(m) : 0;
+	*turned = p->config.n_tokens >= BF16_MIN_ROWS && !p->config.no_bf16 ? bf16_wanted(m) : 0;
 	if (*turned > cap / 4)
 		*turned = cap / 4;
-	/* Rows that meet a turned weight become bfloat16 too, a byte more than the graph was laid out for. */
+	/*
+	 * Rows that meet a turned weight become bfloat16 too, a byte more than the graph was laid
+	 * out for.
+	 */
 	used = graph_bytes + block_bytes(p) + *turned + (*turned ? (size_t)p->block * m->n_ff : 0);
 	limit = used < cap ? (cap - used) / token_bytes(m) : 0;
 	if (limit > plan->prefill_tokens)
@@ -119,7 +125,8 @@ static int choose_sizes(struct prefill *p, const struct kvs_plan *plan, size_t *
 	else if (limit >= PREFILL_BLOCK)
 		limit -= limit % PREFILL_BLOCK;
 	else if (limit < SMALLEST_BLOCK)
-		limit = plan->prefill_tokens < SMALLEST_BLOCK ? plan->prefill_tokens : SMALLEST_BLOCK;
+		limit = plan->prefill_tokens < SMALLEST_BLOCK ? plan->prefill_tokens
+							      : SMALLEST_BLOCK;
 	p->chunk = (uint32_t)limit;
 	if (p->block > p->chunk)
 		p->block = p->chunk;
@@ -200,7 +207,8 @@ static struct rows rows_at(const struct prefill *p, uint32_t first, uint32_t n)
 	return r;
 }
 
-static int run_rows(struct prefill *p, const struct layer *prev, const struct layer *next, const struct rows *r)
+static int run_rows(struct prefill *p, const struct layer *prev, const struct layer *next,
+		    const struct rows *r)
 {
 	uint64_t start = clock_ns();
 	struct ggml_cplan plan;
@@ -221,7 +229,8 @@ static int run_layer(struct prefill *p, uint32_t layer, uint32_t n)
 	struct layer prev, next;
 	int rc = DONE;
 
-	bf16_boundary(&p->bf16, layer_before(p->model, layer), &p->model->layers[layer], &prev, &next);
+	bf16_boundary(&p->bf16, layer_before(p->model, layer), &p->model->layers[layer], &prev,
+		      &next);
 	for (uint32_t first = 0; !rc && first < n; first += p->block) {
 		uint32_t n_rows = n - first < p->block ? n - first : p->block;
 		struct rows r = rows_at(p, first, n_rows);
@@ -274,7 +283,8 @@ static int run_chunk(struct prefill *p, uint32_t seq, uint32_t done, uint32_t n,
 		rc = run_layer(p, l, n);
 		if (!rc && p->config.on_progress)
 			p->config.on_progress(p->config.arg,
-					      done + n * (double)(l + 1) / (double)p->model->n_layers);
+					      done + n * (double)(l + 1) /
+							      (double)p->model->n_layers);
 	}
 	if (!rc && kvs_prefill_end(p->kvs))
 		rc = report_fail("%s", kvs_message(p->kvs));

@@ -45,7 +45,8 @@ void progress_update(struct progress *p, double done)
 		return;
 	p->shown_ns = now;
 	report_progress("%s %s of %s tokens, %s/s, %.0f s left", p->what, progress_count(done, a),
-			progress_count(p->total, b), progress_count(rate, c), (p->total - done) / rate);
+			progress_count(p->total, b), progress_count(rate, c),
+			(p->total - done) / rate);
 }
 
 void progress_end(struct progress *p)

@@ -43,8 +43,8 @@ static int read_file(const char *path, char **text, size_t *bytes)
 	return data ? DONE : FAILED;
 }
 
-static int make_tokens(struct run *r, const struct prompt_source *source, const char *text, size_t bytes,
-		       struct tokens *out)
+static int make_tokens(struct run *r, const struct prompt_source *source, const char *text,
+		       size_t bytes, struct tokens *out)
 {
 	int rc;
 
@@ -60,8 +60,8 @@ static int make_tokens(struct run *r, const struct prompt_source *source, const 
 		return report_fail("the prompt is empty");
 	for (uint32_t i = 0; i < out->n; i++)
 		if ((uint32_t)out->id[i] >= r->model.n_vocab)
-			return report_fail("token %d of the prompt is beyond the model's %u", out->id[i],
-					   r->model.n_vocab);
+			return report_fail("token %d of the prompt is beyond the model's %u",
+					   out->id[i], r->model.n_vocab);
 	return DONE;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* Owns stderr: failures, notes and the progress line, which is wiped before anything else is said. */
+/*
+ * Owns stderr: failures, notes and the progress line, which is wiped before anything else is said.
+ */
 #include "report.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What people read on stderr: one line a failure, notes, the progress line. Functions of the runner that
- * can fail print the reason here and return an exit code, so that a caller only passes it on.
+ * What people read on stderr: one line a failure, notes, the progress line. Functions of the runner
+ * that can fail print the reason here and return an exit code, so that a caller only passes it on.
  */
 #ifndef KVSWAP_REPORT_H
 #define KVSWAP_REPORT_H

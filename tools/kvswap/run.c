@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* `kvswap run`: prompts in, text out. Owns the order of things and what happens when one of them fails. */
+/*
+ * `kvswap run`: prompts in, text out. Owns the order of things and what happens when one of them
+ * fails.
+ */
 #include "run.h"
 
 #include <stdio.h>
@@ -11,7 +14,7 @@
 #include "interrupt.h"
 #include "report.h"
 
-#define CONTEXT_STEP 64	/* a context worked out from the prompt is rounded up to this */
+#define CONTEXT_STEP 64 /* a context worked out from the prompt is rounded up to this */
 
 static uint32_t longest_prompt(const struct run *r)
 {
@@ -30,9 +33,11 @@ static int check_model_context(const struct run *r)
 	if (r->n_ctx <= m->n_ctx_train)
 		return DONE;
 	if (r->n_ctx > m->n_ctx_rope && !r->options.session.force)
-		return report_fail("a context of %u is more than the %u that the model's RoPE reaches: lower -c or -n, or --force",
+		return report_fail("a context of %u is more than the %u that the model's RoPE "
+				   "reaches: lower -c or -n, or --force",
 				   r->n_ctx, m->n_ctx_rope);
-	report_note("warning: a context of %u is more than the model's %u", r->n_ctx, m->n_ctx_train);
+	report_note("warning: a context of %u is more than the model's %u", r->n_ctx,
+		    m->n_ctx_train);
 	return DONE;
 }
 
@@ -42,8 +47,8 @@ static int choose_context(struct run *r)
 	uint64_t all = (uint64_t)longest + r->options.n_predict;
 
 	if (r->options.n_ctx && longest > r->options.n_ctx)
-		return report_fail("the prompt has %u tokens, more than the context of %u (-c)", longest,
-				   r->options.n_ctx);
+		return report_fail("the prompt has %u tokens, more than the context of %u (-c)",
+				   longest, r->options.n_ctx);
 	if (all > INT32_MAX - CONTEXT_STEP)
 		all = INT32_MAX - CONTEXT_STEP;
 	r->n_ctx = r->options.n_ctx;
@@ -70,8 +75,8 @@ static int open_session(struct run *r)
 
 	for (uint32_t i = 0; i < r->options.batch; i++)
 		full += session_full_bytes(&r->model, most_tokens(r, i));
-	return session_open(&r->session, &r->model, &r->compute, &r->options.session, r->n_ctx, r->options.batch,
-			    full);
+	return session_open(&r->session, &r->model, &r->compute, &r->options.session, r->n_ctx,
+			    r->options.batch, full);
 }
 
 static int open_logits(struct run *r, uint32_t i)
@@ -193,14 +198,15 @@ static int take(struct run *r, uint32_t i, const float *logits)
 struct prompt_rows {
 	struct run *r;
 	struct sequence *s;
-	uint32_t done;	/* tokens of prompts before this one */
+	uint32_t done; /* tokens of prompts before this one */
 };
 
 static int on_logits(void *arg, const float *logits, uint32_t n_rows)
 {
 	struct prompt_rows *rows = arg;
 
-	return outfile_write(&rows->s->logits, logits, (size_t)n_rows * rows->r->model.n_vocab * sizeof(*logits));
+	return outfile_write(&rows->s->logits, logits,
+			     (size_t)n_rows * rows->r->model.n_vocab * sizeof(*logits));
 }
 
 static void on_progress(void *arg, double tokens)
@@ -257,6 +263,7 @@ static int prefill_all(struct run *r)
 	struct prompt_rows rows = { .r = r };
 	struct prefill_config config = {
 		.n_tokens = longest_prompt(r),
+		.no_bf16 = r->options.no_bf16,
 		.on_logits = r->options.logits_all ? on_logits : NULL,
 		.on_progress = on_progress,
 		.arg = &rows,
@@ -268,7 +275,8 @@ static int prefill_all(struct run *r)
 		return rc;
 	progress_start(&r->progress, "prefill", r->n_prompt);
 	for (uint32_t i = 0; !rc && i < r->options.batch; i++)
-		rc = i < r->options.n_prompts ? prefill_one(r, &p, i, &rows) : fork_one(r, &p, i, &rows);
+		rc = i < r->options.n_prompts ? prefill_one(r, &p, i, &rows)
+					      : fork_one(r, &p, i, &rows);
 	progress_end(&r->progress);
 	note_activations(r, prefill_bytes(&p));
 	prefill_close(&p);
@@ -276,7 +284,8 @@ static int prefill_all(struct run *r)
 }
 
 /* One decode step of the sequences that live, in the rows of d. */
-static int step(struct run *r, struct decode *d, const uint32_t *live, const int32_t *tokens, float **logits)
+static int step(struct run *r, struct decode *d, const uint32_t *live, const int32_t *tokens,
+		float **logits)
 {
 	uint32_t ids[KVS_MAX_SEQS];
 
@@ -307,7 +316,10 @@ static void close_decode(struct run *r, struct decode *d)
 	decode_close(d);
 }
 
-/* The prompts token by token: what decode makes of them, where prefill is not to be trusted or timed. */
+/*
+ * The prompts token by token: what decode makes of them, where prefill is not to be trusted or
+ * timed.
+ */
 static int step_prompt(struct run *r, uint32_t i)
 {
 	struct sequence *s = &r->sequences[i];
@@ -358,7 +370,8 @@ static uint32_t find_live(const struct run *r, uint32_t *live, int32_t *tokens)
 	return n;
 }
 
-static int step_and_take(struct run *r, struct decode *d, const uint32_t *live, const int32_t *tokens)
+static int step_and_take(struct run *r, struct decode *d, const uint32_t *live,
+			 const int32_t *tokens)
 {
 	uint64_t start = clock_ns(), stepped;
 	float *logits;

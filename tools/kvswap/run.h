@@ -18,8 +18,8 @@
 /* One sequence of the batch. */
 struct sequence {
 	struct tokens prompt;
-	struct tokens made;	/* room for n_predict */
-	uint32_t id;		/* of libkvswap */
+	struct tokens made; /* room for n_predict */
+	uint32_t id;	    /* of libkvswap */
 	struct sampler sampler;
 	struct stream stream;
 	struct outfile logits;
@@ -32,17 +32,17 @@ struct run {
 	struct text text;
 	struct compute compute;
 	struct session session;
-	struct sequence *sequences;	/* [options.batch] */
+	struct sequence *sequences; /* [options.batch] */
 	uint32_t n_ctx;
 	struct progress progress;
 
-	uint32_t n_prompt, n_made;	/* tokens of all sequences */
+	uint32_t n_prompt, n_made; /* tokens of all sequences */
 	double prefill_s, decode_s;
-	uint64_t *step_ns;		/* [n_steps], of each decode step */
-	uint32_t n_steps, n_stepped;	/* n_stepped: tokens that decode steps have made */
-	uint64_t compute_ns, estimate_ns, sample_ns;	/* of decode */
-	size_t activation_bytes;	/* peak */
-	struct kvs_stats before, after;	/* decode began, all done */
+	uint64_t *step_ns;	     /* [n_steps], of each decode step */
+	uint32_t n_steps, n_stepped; /* n_stepped: tokens that decode steps have made */
+	uint64_t compute_ns, estimate_ns, sample_ns; /* of decode */
+	size_t activation_bytes;		     /* peak */
+	struct kvs_stats before, after;		     /* decode began, all done */
 };
 
 int run_main(int argc, char **argv);

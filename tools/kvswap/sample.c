@@ -12,8 +12,9 @@
 static void build_chain(struct llama_sampler *chain, const struct sampling *how, uint32_t n_vocab)
 {
 	if (how->repeat_penalty != 1)
-		llama_sampler_chain_add(chain, llama_sampler_init_penalties((int32_t)n_vocab, PENALTY_TOKENS,
-									    how->repeat_penalty, 0, 0));
+		llama_sampler_chain_add(
+			chain, llama_sampler_init_penalties((int32_t)n_vocab, PENALTY_TOKENS,
+							    how->repeat_penalty, 0, 0));
 	if (how->temp == 0) {
 		llama_sampler_chain_add(chain, llama_sampler_init_greedy());
 		return;
@@ -28,7 +29,8 @@ static void build_chain(struct llama_sampler *chain, const struct sampling *how,
 	llama_sampler_chain_add(chain, llama_sampler_init_dist(how->seed));
 }
 
-int sampler_open(struct sampler *s, const struct sampling *how, uint32_t n_vocab, const struct tokens *prompt)
+int sampler_open(struct sampler *s, const struct sampling *how, uint32_t n_vocab,
+		 const struct tokens *prompt)
 {
 	memset(s, 0, sizeof(*s));
 	s->n_vocab = n_vocab;
@@ -39,7 +41,8 @@ int sampler_open(struct sampler *s, const struct sampling *how, uint32_t n_vocab
 	if (!s->data || !s->chain)
 		return report_fail("out of memory");
 	build_chain(s->chain, how, n_vocab);
-	for (uint32_t i = prompt->n > PENALTY_TOKENS ? prompt->n - PENALTY_TOKENS : 0; i < prompt->n; i++)
+	for (uint32_t i = prompt->n > PENALTY_TOKENS ? prompt->n - PENALTY_TOKENS : 0;
+	     i < prompt->n; i++)
 		llama_sampler_accept(s->chain, prompt->id[i]);
 	return DONE;
 }

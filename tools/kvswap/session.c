@@ -64,7 +64,8 @@ static void apply_profile(struct kvs_config *cfg, enum profile profile)
 	if (profile == PROFILE_NONE)
 		return;
 	if (!cfg->settings.write_back)
-		cfg->settings.write_back = profile == PROFILE_EMMC ? KVS_WRITE_SYNC : KVS_WRITE_ASYNC;
+		cfg->settings.write_back =
+			profile == PROFILE_EMMC ? KVS_WRITE_SYNC : KVS_WRITE_ASYNC;
 	if (profile == PROFILE_NVME || cfg->settings.group)
 		return;
 	any.budget = 0;
@@ -76,12 +77,15 @@ static int budget_too_small(const struct kvs_config *cfg, const struct kvs_plan 
 {
 	char asked[32], smallest[32];
 
-	return report_fail("a budget of %s is too small: the smallest for this context is %s (--budget %" PRIu64 ")",
-			   session_size(cfg->budget, asked), session_size(plan->smallest_bytes, smallest),
-			   plan->smallest_bytes);
+	return report_fail("a budget of %s is too small for this context, the smallest is %s: "
+			   "--budget %" PRIu64,
+			   session_size(cfg->budget, asked),
+			   session_size(plan->smallest_bytes, smallest), plan->smallest_bytes);
 }
 
-/* Plans with the budget that was asked for; the default one gives way to the smallest that works. */
+/*
+ * Plans with the budget that was asked for; the default one gives way to the smallest that works.
+ */
 static int plan(struct session *s, struct kvs_config *cfg, const struct budget *budget)
 {
 	char message[KVS_MESSAGE_BYTES] = "", size[32];
@@ -96,7 +100,8 @@ static int plan(struct session *s, struct kvs_config *cfg, const struct budget *
 	if (budget->given)
 		return budget_too_small(cfg, &s->plan);
 	cfg->budget = s->plan.smallest_bytes;
-	report_note("1/%u of the KV cache is too small a budget for this context: using %s, the smallest that works",
+	report_note("1/%u of the KV cache is too little memory for this context: using %s, "
+		    "the smallest budget that works",
 		    budget->whole, session_size(cfg->budget, size));
 	rc = kvs_plan(cfg, &s->plan, message);
 	return rc ? report_fail("%s", message) : DONE;
@@ -113,8 +118,9 @@ static uint64_t budget_bytes(const struct session_options *o, uint64_t full_byte
 	return bytes ? bytes : 1;
 }
 
-int session_open(struct session *s, const struct model *m, struct compute *compute, const struct session_options *o,
-		 uint32_t n_ctx, uint32_t n_seqs, uint64_t full_bytes)
+int session_open(struct session *s, const struct model *m, struct compute *compute,
+		 const struct session_options *o, uint32_t n_ctx, uint32_t n_seqs,
+		 uint64_t full_bytes)
 {
 	char message[KVS_MESSAGE_BYTES] = "";
 	struct kvs_config cfg = {

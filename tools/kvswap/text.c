@@ -4,8 +4,6 @@
  */
 #include "text.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +11,7 @@
 
 #include "report.h"
 
-#define MARK "\x01kvswap\x01"	/* stands for the message while the template is filled in */
+#define MARK "\x01kvswap\x01" /* stands for the message while the template is filled in */
 
 static int64_t array_length(const struct model *m, const char *key, enum gguf_type type, int *rc)
 {
@@ -21,7 +19,8 @@ static int64_t array_length(const struct model *m, const char *key, enum gguf_ty
 
 	if (id < 0)
 		return 0;
-	if (gguf_get_kv_type(m->gguf, id) == GGUF_TYPE_ARRAY && gguf_get_arr_type(m->gguf, id) == type)
+	if (gguf_get_kv_type(m->gguf, id) == GGUF_TYPE_ARRAY &&
+	    gguf_get_arr_type(m->gguf, id) == type)
 		return (int64_t)gguf_get_arr_n(m->gguf, id);
 	*rc = report_fail("%s: %s is not an array of %s", m->path, key, gguf_type_name(type));
 	return 0;
@@ -39,8 +38,8 @@ static int check_arrays(const struct model *m)
 		return rc;
 	if (tokens > m->n_vocab || (scores && scores < tokens) || (types && types < tokens))
 		return report_fail("%s: %" PRId64 " tokens, %" PRId64 " scores, %" PRId64
-				   " types do not go with embeddings of %u", m->path, tokens, scores, types,
-				   m->n_vocab);
+				   " types do not go with embeddings of %u",
+				   m->path, tokens, scores, types, m->n_vocab);
 	return DONE;
 }
 
@@ -58,7 +57,8 @@ int text_open(struct text *t, const struct model *m)
 	report_capture_log();
 	t->file = llama_model_load_from_file(m->path, params);
 	if (!t->file)
-		return report_fail("%s: its tokenizer is not usable: %s", m->path, report_captured());
+		return report_fail("%s: its tokenizer is not usable: %s", m->path,
+				   report_captured());
 	t->vocab = llama_model_get_vocab(t->file);
 	return DONE;
 }
@@ -71,16 +71,18 @@ void text_close(struct text *t)
 }
 
 /* As llama_tokenize() into *id, which is freed first. */
-static int32_t ids_of(const struct text *t, const char *text, size_t bytes, bool first, bool special, int32_t room,
-		      int32_t **id)
+static int32_t ids_of(const struct text *t, const char *text, size_t bytes, bool first,
+		      bool special, int32_t room, int32_t **id)
 {
 	free(*id);
 	*id = malloc((size_t)room * sizeof(**id));
-	return *id ? llama_tokenize(t->vocab, text, (int32_t)bytes, *id, room, first, special) : INT32_MIN;
+	return *id ? llama_tokenize(t->vocab, text, (int32_t)bytes, *id, room, first, special)
+		   : INT32_MIN;
 }
 
 /* A token for each byte is nearly always enough, but a blank may be three tokens. */
-static int tokenize(const struct text *t, const char *text, size_t bytes, bool first, bool special, struct tokens *out)
+static int tokenize(const struct text *t, const char *text, size_t bytes, bool first, bool special,
+		    struct tokens *out)
 {
 	int32_t n;
 
@@ -118,8 +120,10 @@ static bool has_control_tokens(const struct text *t, const char *text, size_t by
 	struct tokens plain = { 0 }, parsed = { 0 };
 	bool differ = true;
 
-	if (!tokenize(t, text, bytes, false, false, &plain) && !tokenize(t, text, bytes, false, true, &parsed))
-		differ = plain.n != parsed.n || memcmp(plain.id, parsed.id, plain.n * sizeof(*plain.id));
+	if (!tokenize(t, text, bytes, false, false, &plain) &&
+	    !tokenize(t, text, bytes, false, true, &parsed))
+		differ = plain.n != parsed.n ||
+			 memcmp(plain.id, parsed.id, plain.n * sizeof(*plain.id));
 	free(plain.id);
 	free(parsed.id);
 	return differ;
@@ -148,59 +152,75 @@ static char *fill_template(const struct text *t)
 	return NULL;
 }
 
-/* One text when nothing in the message could pass for a control token, else its parts by themselves. */
-static int tokenize_chat(const struct text *t, const char *text, size_t bytes, bool special, struct tokens *out)
+/* The message by itself, so that nothing written in it passes for a control token. */
+static int tokenize_parts(const struct text *t, const char *before, const char *text, size_t bytes,
+			  const char *after, struct tokens *out)
 {
-	char *before = fill_template(t), *after, *whole;
-	struct tokens parts[2] = { { 0 }, { 0 } };
-	size_t n_before, n_after;
+	struct tokens middle = { 0 }, end = { 0 };
+	int rc = tokenize(t, before, strlen(before), true, true, out);
+
+	if (!rc)
+		rc = tokenize(t, text, bytes, false, false, &middle);
+	if (!rc)
+		rc = tokenize(t, after, strlen(after), false, true, &end);
+	if (!rc)
+		rc = append(out, &middle);
+	if (!rc)
+		rc = append(out, &end);
+	free(middle.id);
+	free(end.id);
+	return rc;
+}
+
+static int tokenize_whole(const struct text *t, const char *before, const char *text, size_t bytes,
+			  const char *after, struct tokens *out)
+{
+	size_t n_before = strlen(before), n_after = strlen(after);
+	char *whole = malloc(n_before + bytes + n_after);
+	int rc;
+
+	if (!whole)
+		return report_fail("out of memory");
+	memcpy(whole, before, n_before);
+	memcpy(whole + n_before, text, bytes);
+	memcpy(whole + n_before + bytes, after, n_after);
+	rc = tokenize(t, whole, n_before + bytes + n_after, true, true, out);
+	free(whole);
+	return rc;
+}
+
+static int tokenize_chat(const struct text *t, const char *text, size_t bytes, bool special,
+			 struct tokens *out)
+{
+	char *before = fill_template(t), *after;
 	int rc;
 
 	if (!before)
 		return FAILED;
-	n_before = (size_t)(strstr(before, MARK) - before);
-	after = before + n_before + strlen(MARK);
-	n_after = strlen(after);
-	if (!special && has_control_tokens(t, text, bytes)) {
-		rc = tokenize(t, before, n_before, true, true, out);
-		if (!rc)
-			rc = tokenize(t, text, bytes, false, false, &parts[0]);
-		if (!rc)
-			rc = tokenize(t, after, n_after, false, true, &parts[1]);
-		if (!rc)
-			rc = append(out, &parts[0]);
-		if (!rc)
-			rc = append(out, &parts[1]);
-		free(parts[0].id);
-		free(parts[1].id);
-		free(before);
-		return rc;
-	}
-	whole = malloc(n_before + bytes + n_after + 1);
-	if (whole) {
-		memcpy(whole, before, n_before);
-		memcpy(whole + n_before, text, bytes);
-		memcpy(whole + n_before + bytes, after, n_after);
-		rc = tokenize(t, whole, n_before + bytes + n_after, true, true, out);
-	} else {
-		rc = report_fail("out of memory");
-	}
-	free(whole);
+	after = strstr(before, MARK);
+	*after = '\0';
+	after += strlen(MARK);
+	if (!special && has_control_tokens(t, text, bytes))
+		rc = tokenize_parts(t, before, text, bytes, after, out);
+	else
+		rc = tokenize_whole(t, before, text, bytes, after, out);
 	free(before);
 	return rc;
 }
 
-int text_tokenize(const struct text *t, const char *text, size_t bytes, struct text_how how, struct tokens *out)
+int text_tokenize(const struct text *t, const char *text, size_t bytes, struct text_how how,
+		  struct tokens *out)
 {
 	int rc;
 
 	memset(out, 0, sizeof(*out));
 	if (!t->vocab)
 		return report_fail("the model has no tokenizer: give --tokens FILE");
-	rc = how.chat ? tokenize_chat(t, text, bytes, how.special, out) :
-			tokenize(t, text, bytes, true, how.special, out);
+	rc = how.chat ? tokenize_chat(t, text, bytes, how.special, out)
+		      : tokenize(t, text, bytes, true, how.special, out);
 	/* A template that writes the first token itself must not get it twice. */
-	if (!rc && how.chat && out->n > 1 && out->id[0] == out->id[1] && out->id[0] == llama_vocab_bos(t->vocab))
+	if (!rc && how.chat && out->n > 1 && out->id[0] == out->id[1] &&
+	    out->id[0] == llama_vocab_bos(t->vocab))
 		memmove(out->id, out->id + 1, --out->n * sizeof(*out->id));
 	if (rc) {
 		free(out->id);
@@ -209,39 +229,39 @@ int text_tokenize(const struct text *t, const char *text, size_t bytes, struct t
 	return rc;
 }
 
+static int add_id(struct tokens *out, uint32_t *room, int32_t id)
+{
+	if (out->n == *room) {
+		int32_t *more = realloc(out->id, (*room += 4096) * sizeof(*more));
+
+		if (!more)
+			return report_fail("out of memory");
+		out->id = more;
+	}
+	out->id[out->n++] = id;
+	return DONE;
+}
+
 int text_parse_ids(const char *text, uint32_t n_vocab, const char *name, struct tokens *out)
 {
-	const char *at = text;
+	static const char blank[] = " \t\r\n\v\f";
 	uint32_t room = 0;
 	int rc = DONE;
+	char *end;
 
 	memset(out, 0, sizeof(*out));
-	for (;;) {
-		char *end;
-		long id;
+	for (const char *at = text + strspn(text, blank); !rc && *at;
+	     at = end + strspn(end, blank)) {
+		long id = strtol(at, &end, 10);
 
-		while (isspace((unsigned char)*at))
-			at++;
-		if (!*at)
-			return DONE;
-		id = strtol(at, &end, 10);
-		if (end == at || (*end && !isspace((unsigned char)*end)) || id < 0 || id >= (long)n_vocab) {
+		if (end == at || !strchr(blank, *end) || id < 0 || id >= (long)n_vocab)
 			rc = report_fail("%s: '%.*s' is not a token id (0 to %u)", name,
-					 (int)strcspn(at, " \t\r\n"), at, n_vocab - 1);
-			break;
-		}
-		if (out->n == room) {
-			int32_t *more = realloc(out->id, (room += 4096) * sizeof(*more));
-
-			if (!more) {
-				rc = report_fail("out of memory");
-				break;
-			}
-			out->id = more;
-		}
-		out->id[out->n++] = (int32_t)id;
-		at = end;
+					 (int)strcspn(at, blank), at, n_vocab - 1);
+		else
+			rc = add_id(out, &room, (int32_t)id);
 	}
+	if (!rc)
+		return DONE;
 	free(out->id);
 	memset(out, 0, sizeof(*out));
 	return rc;
@@ -255,12 +275,14 @@ void text_piece(const struct text *t, int32_t token, char *out, size_t bytes, si
 		*n = (size_t)snprintf(out, bytes, "%d ", token);
 		return;
 	}
-	got = token < llama_vocab_n_tokens(t->vocab) ?
-		llama_token_to_piece(t->vocab, token, out, (int32_t)bytes, 0, false) : 0;
+	got = token < llama_vocab_n_tokens(t->vocab)
+		      ? llama_token_to_piece(t->vocab, token, out, (int32_t)bytes, 0, false)
+		      : 0;
 	*n = got > 0 ? (size_t)got : 0;
 }
 
 bool text_ends(const struct text *t, int32_t token)
 {
-	return t->vocab && token < llama_vocab_n_tokens(t->vocab) && llama_vocab_is_eog(t->vocab, token);
+	return t->vocab && token < llama_vocab_n_tokens(t->vocab) &&
+	       llama_vocab_is_eog(t->vocab, token);
 }

@@ -11,8 +11,8 @@
 #include "model.h"
 
 struct text {
-	struct llama_model *file;		/* the vocabulary only; NULL: the model has none */
-	const struct llama_vocab *vocab;	/* or NULL */
+	struct llama_model *file;	 /* the vocabulary only; NULL: the model has none */
+	const struct llama_vocab *vocab; /* or NULL */
 };
 
 struct tokens {
@@ -25,12 +25,13 @@ int text_open(struct text *t, const struct model *m);
 void text_close(struct text *t);
 
 struct text_how {
-	bool chat;	/* inside the model's own template, as a user's message */
-	bool special;	/* control tokens written in the text count as such */
+	bool chat;    /* inside the model's own template, as a user's message */
+	bool special; /* control tokens written in the text count as such */
 };
 
 /* out->id is the caller's to free. */
-int text_tokenize(const struct text *t, const char *text, size_t bytes, struct text_how how, struct tokens *out);
+int text_tokenize(const struct text *t, const char *text, size_t bytes, struct text_how how,
+		  struct tokens *out);
 /* Whitespace-separated ids below n_vocab. name: of the file, for messages. */
 int text_parse_ids(const char *text, uint32_t n_vocab, const char *name, struct tokens *out);
 

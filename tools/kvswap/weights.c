@@ -16,7 +16,7 @@
 #include "model.h"
 #include "report.h"
 
-#define ALIGNMENT 32	/* of tensors, for ggml's CPU kernels */
+#define ALIGNMENT 32 /* of tensors, for ggml's CPU kernels */
 
 enum need {
 	REQUIRED,
@@ -26,7 +26,7 @@ enum need {
 struct finder {
 	struct model *m;
 	int64_t n_found;
-	int rc;		/* of the first failure; afterwards nothing is looked for */
+	int rc; /* of the first failure; afterwards nothing is looked for */
 };
 
 static int map_file(struct model *m)
@@ -57,12 +57,15 @@ static int place(struct model *m, int64_t id)
 	size_t start = gguf_get_data_offset(m->gguf), offset = gguf_get_tensor_offset(m->gguf, id);
 	size_t bytes = gguf_get_tensor_size(m->gguf, id);
 
-	if (start > m->map_bytes || offset > m->map_bytes - start || bytes > m->map_bytes - start - offset)
-		return report_fail("%s: truncated: tensor %s ends at byte %zu of %zu", m->path, name,
-				   start + offset + bytes, m->map_bytes);
+	if (start > m->map_bytes || offset > m->map_bytes - start ||
+	    bytes > m->map_bytes - start - offset)
+		return report_fail("%s: truncated: tensor %s ends at byte %zu of %zu", m->path,
+				   name, start + offset + bytes, m->map_bytes);
 	if ((start + offset) % ALIGNMENT)
-		return report_fail("%s: tensor %s is not aligned to %d bytes", m->path, name, ALIGNMENT);
-	ggml_backend_tensor_alloc(m->buffer, ggml_get_tensor(m->ctx, name), (char *)m->map + start + offset);
+		return report_fail("%s: tensor %s is not aligned to %d bytes", m->path, name,
+				   ALIGNMENT);
+	ggml_backend_tensor_alloc(m->buffer, ggml_get_tensor(m->ctx, name),
+				  (char *)m->map + start + offset);
 	return DONE;
 }
 
@@ -74,7 +77,8 @@ static bool multiplies(enum ggml_type type)
 }
 
 /* n1 = 0: a vector, which must be f32. */
-static struct ggml_tensor *find(struct finder *f, const char *name, int64_t n0, int64_t n1, enum need need)
+static struct ggml_tensor *find(struct finder *f, const char *name, int64_t n0, int64_t n1,
+				enum need need)
 {
 	struct ggml_tensor *t = f->rc ? NULL : ggml_get_tensor(f->m->ctx, name);
 	bool vector = n1 == 0;
@@ -86,17 +90,18 @@ static struct ggml_tensor *find(struct finder *f, const char *name, int64_t n0, 
 		return NULL;
 	}
 	if (t->ne[0] != n0 || t->ne[1] != (vector ? 1 : n1) || t->ne[2] != 1 || t->ne[3] != 1)
-		f->rc = report_fail("%s: tensor %s is %" PRId64 " x %" PRId64 ", must be %" PRId64 " x %" PRId64,
+		f->rc = report_fail("%s: tensor %s is %" PRId64 " x %" PRId64 ", must be %" PRId64
+				    " x %" PRId64,
 				    f->m->path, name, t->ne[0], t->ne[1], n0, vector ? 1 : n1);
 	else if (vector ? t->type != GGML_TYPE_F32 : !multiplies(t->type))
-		f->rc = report_fail("%s: tensor %s has type %s, which is not supported there", f->m->path, name,
-				    ggml_type_name(t->type));
+		f->rc = report_fail("%s: tensor %s has type %s, which is not supported there",
+				    f->m->path, name, ggml_type_name(t->type));
 	f->n_found++;
 	return f->rc ? NULL : t;
 }
 
-static struct ggml_tensor *find_in(struct finder *f, uint32_t layer, const char *part, const char *what,
-				   int64_t n0, int64_t n1, enum need need)
+static struct ggml_tensor *find_in(struct finder *f, uint32_t layer, const char *part,
+				   const char *what, int64_t n0, int64_t n1, enum need need)
 {
 	char name[GGML_MAX_NAME];
 
@@ -104,7 +109,8 @@ static struct ggml_tensor *find_in(struct finder *f, uint32_t layer, const char 
 	return find(f, name, n0, n1, need);
 }
 
-static struct linear find_linear(struct finder *f, uint32_t layer, const char *part, int64_t n0, int64_t n1)
+static struct linear find_linear(struct finder *f, uint32_t layer, const char *part, int64_t n0,
+				 int64_t n1)
 {
 	return (struct linear){
 		.w = find_in(f, layer, part, "weight", n0, n1, REQUIRED),
@@ -121,7 +127,8 @@ static void find_layer(struct finder *f, uint32_t i)
 {
 	struct model *m = f->m;
 	struct layer *l = &m->layers[i];
-	int64_t q_dim = (int64_t)m->n_heads * m->head_dim, kv_dim = (int64_t)m->n_kv_heads * m->head_dim;
+	int64_t q_dim = (int64_t)m->n_heads * m->head_dim,
+		kv_dim = (int64_t)m->n_kv_heads * m->head_dim;
 
 	l->attn_norm = find_norm(f, i, "attn_norm", m->n_embd);
 	l->q = find_linear(f, i, "attn_q", m->n_embd, q_dim);
@@ -147,7 +154,8 @@ static void find_all(struct finder *f)
 	struct model *m = f->m;
 	struct ggml_tensor *embed = ggml_get_tensor(m->ctx, "token_embd.weight");
 
-	m->n_vocab = embed && embed->ne[1] > 0 && embed->ne[1] <= INT32_MAX ? (uint32_t)embed->ne[1] : 1;
+	m->n_vocab =
+		embed && embed->ne[1] > 0 && embed->ne[1] <= INT32_MAX ? (uint32_t)embed->ne[1] : 1;
 	m->embed = find(f, "token_embd.weight", m->n_embd, m->n_vocab, REQUIRED);
 	m->output_norm = find(f, "output_norm.weight", m->n_embd, 0, REQUIRED);
 	m->output.w = find(f, "output.weight", m->n_embd, m->n_vocab, OPTIONAL);
@@ -169,7 +177,8 @@ static int check_all_used(const struct finder *f)
 
 	if (f->n_found == n)
 		return DONE;
-	return report_fail("%s: %" PRId64 " of its %" PRId64 " tensors are not of a %s model as it is known here",
+	return report_fail("%s: %" PRId64 " of its %" PRId64
+			   " tensors are not of a %s model as it is known here",
 			   m->path, n - f->n_found, n, m->arch_name);
 }
 
