@@ -15,6 +15,7 @@ static const struct {
 	{ "decode", "a model's decode after a long prompt, against depth 0 and libllama",
 	  decode_main },
 	{ "prefill", "a model's reading of a prompt, against libllama", prefill_main },
+	{ "io", "record reads of every I/O backend, against fio", io_main },
 	{ "worker", NULL, serve_main },
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sides of a comparison on a model: their processes, and what is measured of each. Ours run in
- * the way to wait that a trial finds fastest. Of libllama there are several sides, one for each way
- * to wait and each number of threads; the best of them is the one that counts.
+ * The sides of a comparison on a model: their processes, and what is measured of each. Ours run
+ * in the way to wait that a trial finds fastest. Of libllama there are several sides, one for
+ * each way to wait and each number of threads; the best of them is the one that counts.
  */
 #ifndef BENCH_SIDES_H
 #define BENCH_SIDES_H
@@ -34,8 +34,8 @@ struct sides {
 };
 
 /*
- * Starts our process with its KV cache on disk and settles how ours wait: as it does n tokens of op
- * fastest. Then the other kinds, with more options if more is not NULL.
+ * Starts our process with its KV cache on disk and settles how ours wait: as it does n tokens
+ * of op fastest. Then the other kinds, with more options if more is not NULL.
  */
 int sides_start_disk(struct sides *s, enum worker_op op, uint32_t n);
 int sides_start(struct sides *s, enum engine_kind kind, char *const *more);
