@@ -7,6 +7,8 @@
 #define KVSWAP_INTERRUPT_H
 
 void interrupt_catch(void);
+/* ggml and libllama abort on some damaged files: that becomes one line and an exit with 1. */
+void interrupt_catch_abort(void);
 /* DONE, or the exit code that goes with the signal that has come: 130 for Ctrl-C. */
 int interrupt_check(void);
 

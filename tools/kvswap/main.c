@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "interrupt.h"
 #include "report.h"
 #include "run.h"
 
@@ -29,6 +30,7 @@ int main(int argc, char **argv)
 {
 	/* What a prompt needed goes back to the system before text is generated. */
 	mallopt(M_MMAP_THRESHOLD, 1 << 20);
+	interrupt_catch_abort();
 	if (argc < 2)
 		return report_usage("no command: see kvswap --help");
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))

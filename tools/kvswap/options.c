@@ -168,7 +168,8 @@ static int parse_profile(struct options *o, const char *name, const char *arg)
 static int parse_kv_type(struct options *o, const char *name, const char *arg)
 {
 	(void)o;
-	return choice(name, arg, "f16") < 0 ? WRONG_USAGE : DONE;
+	return strcmp(arg, "f16") ? report_usage("--%s is '%s': only f16 is there", name, arg)
+				  : DONE;
 }
 
 static int parse_backend(struct options *o, const char *name, const char *arg)

@@ -262,9 +262,13 @@ static void summarize_place(const struct run *r, const struct figures *f)
 			    r->options.session.where == KVS_DENSE ? "dense" : "sparse");
 		return;
 	}
-	report_note("KV cache: %s of %s in memory (1/%.1f), on disk in %s", resident, full,
-		    share((double)f->full_bytes, (double)r->after.resident_peak_bytes),
-		    info->store);
+	if (r->after.resident_peak_bytes < f->full_bytes)
+		report_note("KV cache: %s of %s in memory (1/%.1f), on disk in %s", resident, full,
+			    share((double)f->full_bytes, (double)r->after.resident_peak_bytes),
+			    info->store);
+	else
+		report_note("KV cache: %s in memory for %s in all, on disk in %s", resident, full,
+			    info->store);
 	report_note("I/O by %s, %s%s", info->backend, info->direct_io ? "direct" : "not direct: ",
 		    info->direct_io ? "" : info->direct_why);
 	if (*info->backend_why)
@@ -275,7 +279,7 @@ static void summarize_selection(const struct run *r, const struct figures *f)
 {
 	char read[32];
 
-	if (r->after.selections == r->before.selections)
+	if (r->after.tokens_selected == r->before.tokens_selected)
 		return;
 	report_note(
 		"%.0f tokens selected a layer in groups of %u by %s: coverage %.0f %%, hit rate "
