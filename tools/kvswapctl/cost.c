@@ -15,7 +15,9 @@ static const struct {
 	double percent, missed;
 } estimates[] = { { 0, 1 }, { 100, .22 }, { 150, .10 }, { 200, .05 }, { 400, .02 } };
 
-#define FIRST_WAVE .5	/* of the slots, when the selection does not fit them */
+#define FIRST_WAVE .5	/* of the slots, when what is read ahead does not fit them */
+#define WAVES_HIT .75	/* of the hits, that are left then */
+#define WAVES_LATE .75	/* of the misses */
 #define PINNED_SHARE .7 /* of the slots, where reading ahead stops (kvs_settings) */
 #define GROUP_PUBLISHED 4.0
 #define COVERAGE_PER_DOUBLED_GROUP .0095 /* lost */
@@ -72,27 +74,38 @@ static double batch_ms(const struct cost_input *in, double n)
 	return n > 0 && iops > 0 ? 1e3 * n / iops : 0;
 }
 
-static void reads(const struct cost_input *in, struct cost *out)
+/* What is read of one layer and sequence. */
+static void count(const struct cost_input *in, struct cost *out)
 {
-	double selected = in->groups_selected, misses, ahead, late, cpu_ms, hidden_ms, ahead_ms,
-	       late_ms;
+	double selected = in->groups_selected, ahead = selected * in->ahead_percent / 100.0, late;
+	bool waves = ahead > in->slots;
 
 	out->hit_rate =
 		in->slots >= in->groups_all ? 1 : cost_hit_rate(in->slots / fmax(selected, 1));
-	misses = selected * (1 - out->hit_rate);
-	/* Slots that are pinned bound what is read ahead, to the first of several waves when not all fit. */
-	ahead = selected > in->slots ? FIRST_WAVE * in->slots
-				     : selected * in->ahead_percent / 100.0;
+	if (waves && in->slots < in->groups_all) {
+		/* What does not fit the slots is read in waves, of which the first alone is read ahead. */
+		out->hit_rate *= selected > in->slots ? 1 : WAVES_HIT;
+		out->ahead_records = FIRST_WAVE * in->slots * (1 - out->hit_rate);
+		out->late_records = WAVES_LATE * selected * (1 - out->hit_rate);
+		return;
+	}
 	out->ahead_records = fmin(ahead * (1 - out->hit_rate), PINNED_SHARE * in->slots);
 	/* What the estimate misses was seldom wanted before, so it is seldom in a slot. */
 	late = selected * cost_missed_share(in->ahead_percent) * (1 - pow(out->hit_rate, 3));
-	out->late_records = fmax(fmin(late, misses), misses - out->ahead_records);
+	out->late_records = fmin(late, selected * (1 - out->hit_rate));
+}
+
+static void reads(const struct cost_input *in, struct cost *out)
+{
+	double cpu_ms, hidden_ms, ahead_ms, late_ms;
+
+	count(in, out);
 	cpu_ms = (out->ahead_records + out->late_records) * in->cpu_us / 1e3;
 	hidden_ms = (in->compute_ms + in->estimate_ms) / fmax(in->n_disk, 1) +
 		    in->n_seqs * (in->append_us + 2 * in->score_us + in->attend_us) / 1e3;
 	ahead_ms = batch_ms(in, out->ahead_records * in->n_seqs) - in->n_seqs * cpu_ms;
 	late_ms = batch_ms(in, out->late_records);
-	out->ms[COST_SUBMIT] = in->n_disk * in->n_seqs * cpu_ms;
+	out->ms[COST_SUBMIT] = in->n_disk * in->n_seqs * (cpu_ms + in->cpu_us / 1e3 / in->group);
 	out->ms[COST_AHEAD] = in->n_disk * fmax(ahead_ms - hidden_ms, 0);
 	out->ms[COST_LATE] =
 		in->n_disk * in->n_seqs * fmax(late_ms - out->late_records * in->cpu_us / 1e3, 0);

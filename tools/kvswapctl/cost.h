@@ -24,7 +24,7 @@ enum cost_stage {
 	COST_APPEND,
 	COST_SCORE,
 	COST_ATTEND,
-	COST_SUBMIT, /* CPU of the reads */
+	COST_SUBMIT, /* CPU of reads and writes */
 	COST_LATE,   /* waiting for what the estimate missed */
 	COST_AHEAD,  /* waiting for what was read ahead, beyond what the computing hides */
 	COST_WRITE,  /* of writes, what is waited for */

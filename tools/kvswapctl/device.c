@@ -234,7 +234,8 @@ void device_warn(const struct device *d, struct warnings *w)
 		     d->file_system[0] ? d->file_system : d->disk);
 	if (d->kind == KIND_USB)
 		warn(w, "%s is behind USB: expect a tenth of NVMe's requests a second", d->disk);
-	if (l->scheduler[0] && strcmp(l->scheduler, "none") && !l->rotational && !d->slow)
+	if (l->scheduler[0] && strcmp(l->scheduler, "none") &&
+	    (!l->rotational || d->kind == KIND_VIRTUAL) && !d->slow)
 		warn(w,
 		     "scheduler of %s is %s: 'none' costs less per read (echo none > /sys/block/%s/queue/scheduler)",
 		     d->path, l->scheduler,

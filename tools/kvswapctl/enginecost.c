@@ -141,17 +141,24 @@ static void make(float *out, size_t n, uint64_t *state)
 	}
 }
 
-static int layer_fill(struct kvs *s, uint32_t seq, const struct made_rows *rows, uint32_t tokens)
+/* The second half is timed: a group's metadata is made by the append that fills it, so the mean counts. */
+static int layer_fill(struct kvs *s, uint32_t seq, const struct made_rows *rows, uint32_t tokens,
+		      double *append_us)
 {
+	uint64_t start = 0;
+
 	for (uint32_t t = 0; t < tokens; t++) {
 		const float *k = rows->k + (size_t)(t % ROWS) * rows->row;
 		const float *v = rows->k + (size_t)(t * 31u % ROWS) * rows->row;
 
+		if (t == tokens / 2)
+			start = clock_ns();
 		if (interrupt_check())
 			return interrupt_check();
 		if (kvs_append(s, 0, 1, &seq, k, v))
 			return report_fail("%s", kvs_message(s));
 	}
+	*append_us = (double)(clock_ns() - start) / 1e3 / (tokens - tokens / 2);
 	return DONE;
 }
 
@@ -159,38 +166,35 @@ static int layer_try(struct kvs *s, uint32_t seq, const struct made_rows *rows, 
 		     struct layer_cost *cost)
 {
 	struct kvs_stats a = { .size = sizeof(a) }, b = { .size = sizeof(b) };
-	uint64_t start = clock_ns(), appended;
+	uint64_t start;
 
 	kvs_stats_get(s, &a);
 	if (kvs_append(s, 0, 1, &seq, rows->k, rows->k))
 		return report_fail("%s", kvs_message(s));
-	appended = clock_ns();
+	start = clock_ns();
 	if (kvs_prefetch(s, 0, 1, &seq, rows->q) || kvs_attend(s, 0, 1, &seq, rows->q, out))
 		return report_fail("%s", kvs_message(s));
 	kvs_stats_get(s, &b);
-	cost->append_us = (double)(appended - start) / 1e3;
 	cost->score_us = (double)(b.score_ns - a.score_ns) / 1e3;
-	cost->attend_us = (double)(clock_ns() - appended) / 1e3 - cost->score_us;
+	cost->attend_us = (double)(clock_ns() - start) / 1e3 - cost->score_us;
 	return DONE;
 }
 
 static int layer_tries(struct kvs *s, uint32_t seq, const struct made_rows *rows, float *out,
 		       struct layer_cost *cost)
 {
-	double append[TRIES], score[TRIES], attend[TRIES];
+	double score[TRIES], attend[TRIES];
 	int rc = DONE;
 
 	for (uint32_t i = 0; !rc && i < TRIES; i++) {
 		struct layer_cost one = { 0 };
 
 		rc = layer_try(s, seq, rows, out, &one);
-		append[i] = one.append_us;
 		score[i] = one.score_us;
 		attend[i] = one.attend_us;
 	}
 	if (rc)
 		return rc;
-	cost->append_us = median(append, TRIES);
 	cost->score_us = median(score, TRIES);
 	cost->attend_us = median(attend, TRIES);
 	return DONE;
@@ -207,7 +211,7 @@ static int layer_run(const struct kvs_config *cfg, const struct made_rows *rows,
 	if (kvs_open(cfg, &s, message))
 		return report_fail("%s", message);
 	rc = kvs_seq_new(s, &seq) ? report_fail("%s", kvs_message(s))
-				  : layer_fill(s, seq, rows, tokens);
+				  : layer_fill(s, seq, rows, tokens, &cost->append_us);
 	if (!rc)
 		rc = layer_tries(s, seq, rows, out, cost);
 	kvs_close(s);

@@ -7,8 +7,8 @@
 #include "kvswap/report.h"
 
 static const struct command *const commands[] = {
-	&command_probe,	 &command_calc,	  &command_plan,    &command_load,
-	&command_unload, &command_status, &command_metrics,
+	&command_probe,	 &command_calc, &command_plan,	  &command_load,   &command_unload,
+	&command_status, &command_top,	&command_metrics, &command_doctor, &command_plot,
 };
 
 static int help(void)

@@ -165,7 +165,7 @@ static void table_terms(const struct plan *p)
 		[COST_APPEND] = "layers x the time of one, measured",
 		[COST_SCORE] = "layers x the time of one at this depth, measured",
 		[COST_ATTEND] = "layers x the time of one over the selection, measured",
-		[COST_SUBMIT] = "records x CPU of a read, probed",
+		[COST_SUBMIT] = "records read and written x CPU of one, probed",
 		[COST_LATE] = "layers x the reads that the estimate misses, probed",
 		[COST_AHEAD] =
 			"layers x what the reads ahead take beyond the computing of a layer, probed",
