@@ -15,6 +15,8 @@ static const struct {
 	{ "decode", "a model's decode after a long prompt, against depth 0 and libllama",
 	  decode_main },
 	{ "prefill", "a model's reading of a prompt, against libllama", prefill_main },
+	{ "attend", "attention over a selection, against all tokens and ggml", attend_main },
+	{ "score", "the choice of groups, against attention to all tokens", score_main },
 	{ "io", "record reads of every I/O backend, against fio", io_main },
 	{ "worker", NULL, serve_main },
 };
