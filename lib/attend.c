@@ -39,7 +39,10 @@ static bool runs_avx512bf16(void)
 	return runs_avx512vnni() && __builtin_cpu_supports("avx512bf16");
 }
 
-/* Intel's BF16 products are no faster than f32's (measured on Emerald Rapids: a quarter of the instructions a cycle). */
+/*
+ * Intel's BF16 products are no faster than f32's (measured on Emerald Rapids: a quarter of the
+ * instructions a cycle).
+ */
 static bool gains_bf16(void)
 {
 	return __builtin_cpu_is("amd");

@@ -2,11 +2,13 @@
 /*
  * Attention over records, and what else has a SIMD form. Kernels are chosen once, at kvs_open().
  *
- * A record holds G tokens of one layer: K [n_kv_heads][G][head_dim], then V [n_kv_heads][G][head_dim], f16, so that
- * one KV head's block is contiguous. A span is a run of tokens inside one record.
+ * A record holds G tokens of one layer: K [n_kv_heads][G][head_dim], then V
+ * [n_kv_heads][G][head_dim], f16, so that one KV head's block is contiguous. A span is a run of
+ * tokens inside one record.
  *
- * Reduction is in token order with an online softmax per span (decode) or per block of KVS_BLOCK tokens aligned to
- * the token number (prefill): the result depends on the spans given, never on how calls split them.
+ * Reduction is in token order with an online softmax per span (decode) or per block of KVS_BLOCK
+ * tokens aligned to the token number (prefill): the result depends on the spans given, never on how
+ * calls split them.
  */
 #ifndef KVS_ATTEND_H
 #define KVS_ATTEND_H
@@ -30,8 +32,8 @@ struct kvs_geom {	/* of a record in memory */
 };
 
 /*
- * Running softmax of `rows` query rows of one KV head: m [rows] maxima (start -INFINITY), l [rows] sums (start 0),
- * acc [rows][head_dim] (start 0). out = acc / l.
+ * Running softmax of `rows` query rows of one KV head: m [rows] maxima (start -INFINITY), l [rows]
+ * sums (start 0), acc [rows][head_dim] (start 0). out = acc / l.
  */
 struct kvs_softmax {
 	float *m, *l, *acc;
@@ -46,22 +48,27 @@ struct kvs_q8 {			/* queries in the space of a basis, int8 */
 
 struct kvs_kernels {
 	const char *name;
-	/* Decode: `rows` = n_heads / n_kv_heads queries q [rows][head_dim], already scaled, of KV head h. */
+	/*
+	 * Decode: `rows` = n_heads / n_kv_heads queries q [rows][head_dim], already scaled, of KV
+	 * head h.
+	 */
 	void (*attend)(const struct kvs_geom *g, uint32_t h, const float *q,
 		       const struct kvs_span *spans, uint32_t n_spans, struct kvs_softmax *state);
 	/*
-	 * Logits of every token of the spans in order: out [rows][ld], ld >= tokens. q as above. Used for the exact
-	 * logits of the rolling buffer and by the exact predictor.
+	 * Logits of every token of the spans in order: out [rows][ld], ld >= tokens. q as above.
+	 * Used for the exact logits of the rolling buffer and by the exact predictor.
 	 */
 	void (*logits)(const struct kvs_geom *g, uint32_t h, const float *q,
 		       const struct kvs_span *spans, uint32_t n_spans, float *out, uint32_t ld);
 	/*
-	 * Prefill: n_rows tokens' queries of KV head h; q points at token 0's first query head of h, token stride q_stride
-	 * floats (n_heads * head_dim as a rule), the heads of h follow one another; not scaled: `scale` is applied. Row r
-	 * is token pos + r and sees tokens t with t <= pos + r and (window == 0 or t > pos + r - window). Spans are
-	 * consecutive tokens from spans[0].token on, which is a multiple of KVS_BLOCK. state is indexed
-	 * [row * rows_per_token + head]; acc has token stride acc_stride. scratch: kvs_prefill_scratch() bytes.
-	 * Rows' results must not depend on n_rows or on the split of the spans at multiples of KVS_BLOCK.
+	 * Prefill: n_rows tokens' queries of KV head h; q points at token 0's first query head of
+	 * h, token stride q_stride floats (n_heads * head_dim as a rule), the heads of h follow one
+	 * another; not scaled: `scale` is applied. Row r is token pos + r and sees tokens t with t
+	 * <= pos + r and (window == 0 or t > pos + r - window). Spans are consecutive tokens from
+	 * spans[0].token on, which is a multiple of KVS_BLOCK. state is indexed [row *
+	 * rows_per_token + head]; acc has token stride acc_stride. scratch: kvs_prefill_scratch()
+	 * bytes. Rows' results must not depend on n_rows or on the split of the spans at multiples
+	 * of KVS_BLOCK.
 	 */
 	void (*prefill)(const struct kvs_geom *g, uint32_t h, const float *q, uint32_t q_stride,
 			uint32_t n_rows, uint32_t pos, uint32_t window, float scale,
@@ -76,27 +83,25 @@ struct kvs_kernels {
 	float (*max)(const float *x, uint32_t n);
 	/* Numbers of the x[i] >= limit, ascending; returns how many. */
 	uint32_t (*reaching)(const float *x, uint32_t n, float limit, uint32_t *out);
-	float (*dot)(const float *a, const float *b, uint32_t n);
-	/* c [m][ldc] = a [m][k] (ld a: lda) * b^T, b [n][k]: small dense products. */
-	void (*matmul_nt)(const float *a, uint32_t lda, const float *b, uint32_t ldb, float *c,
-			  uint32_t ldc, uint32_t m, uint32_t n, uint32_t k);
 	/* c [m][ldc] = a [m][k] * b, b f16 [k][ldb]; n, a multiple of 16, columns of it. */
 	void (*project)(const float *a, uint32_t lda, const uint16_t *b, uint32_t ldb, float *c,
 			uint32_t ldc, uint32_t m, uint32_t n, uint32_t k);
 	/*
-	 * n, a multiple of 16, floats to int8: x is about q * scale; *sum: the sum of q. The scale is 0 or
-	 * not finite where x is; q is 0 then.
+	 * n, a multiple of 16, floats to int8: x is about q * scale; *sum: the sum of q. The scale
+	 * is 0 or not finite where x is; q is 0 then.
 	 */
 	void (*to_q8)(const float *x, uint32_t n, int8_t *q, float *scale, int32_t *sum);
 	/* out [n] = w [m] * x [m][ldx]; out may be a row of x. */
 	void (*combine)(const float *w, const float *x, uint32_t ldx, uint32_t m, float *out,
 			uint32_t n);
 	/*
-	 * Scores of n items of metadata for n_heads queries: out[h * ld + i], nothing else of out is written.
+	 * Scores of n items of metadata for n_heads queries: out[h * ld + i], nothing else of out
+	 * is written.
 	 * score_f16: tiles f16 [n / KVS_TILE, rounded up][rank][KVS_TILE], q [n_heads][rank].
-	 * score_q4: tiles [n / KVS_TILE, rounded up][rank / 8][KVS_TILE][4] bytes; of byte [i][item][c] the low four bits
-	 * are component 8 i + c plus 8, the high ones component 8 i + 4 + c plus 8. Item i is worth scales[i] (f16, readable
-	 * to the end of its tile) times its components. Equal in all sets for equal input.
+	 * score_q4: tiles [n / KVS_TILE, rounded up][rank / 8][KVS_TILE][4] bytes; of byte
+	 * [i][item][c] the low four bits are component 8 i + c plus 8, the high ones component 8 i
+	 * + 4 + c plus 8. Item i is worth scales[i] (f16, readable to the end of its tile) times
+	 * its components. Equal in all sets for equal input.
 	 */
 	void (*score_f16)(const uint16_t *tiles, uint32_t n, uint32_t rank, const float *q,
 			  uint32_t n_heads, float *out, uint32_t ld);
@@ -107,8 +112,9 @@ struct kvs_kernels {
 size_t kvs_prefill_scratch(const struct kvs_geom *g, uint32_t n_rows);
 
 /*
- * The best set that this processor runs; the environment variable KVSWAP_KERNELS=generic|avx2|avx512|
- * avx512vnni|avx512bf16|neon asks for one. NULL: it asks for one that is not built in or does not run here.
+ * The best set that this processor runs. The environment variable KVSWAP_KERNELS asks for one:
+ * generic, avx2, avx512, avx512vnni, avx512bf16, neon. NULL: it asks for one that is not built in
+ * or does not run here.
  */
 const struct kvs_kernels *kvs_kernels_get(void);
 

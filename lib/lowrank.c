@@ -9,7 +9,9 @@
 
 #include "predict.h"
 
-/* The matrix, its eigenvalues, and dsyevd's workspace: 1 + 6 n + 2 n^2 doubles, 3 + 5 n integers. */
+/*
+ * The matrix, its eigenvalues, and dsyevd's workspace: 1 + 6 n + 2 n^2 doubles, 3 + 5 n integers.
+ */
 size_t kvs_lowrank_doubles(uint32_t kv_dim)
 {
 	size_t n = kv_dim;
@@ -18,7 +20,10 @@ size_t kvs_lowrank_doubles(uint32_t kv_dim)
 	       ((3 + 5 * n) * sizeof(lapack_int) + sizeof(double) - 1) / sizeof(double);
 }
 
-/* Eigenvectors have no sign of their own: the component of the largest magnitude, the first of equals, is positive. */
+/*
+ * Eigenvectors have no sign of their own: the component of the largest magnitude, the first of
+ * equals, is positive.
+ */
 static double sign_of(const double *v, uint32_t n)
 {
 	double most = 0;
@@ -42,8 +47,8 @@ static void captured(const double *values, uint32_t n, double *energy)
 }
 
 /*
- * OpenBLAS's threads spin for a while after each call, beside the engine's; these products are small. Its thread count is
- * the process's: it is put back.
+ * OpenBLAS's threads spin for a while after each call, beside the engine's; these products are
+ * small. Its thread count is the process's: it is put back.
  */
 void kvs_lowrank_gram(double *gram, uint32_t kv_dim, const double *rows, uint32_t n_rows)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * What all predictors share: their table, the check of K, the way from estimated logits to scores of groups, and the
- * choice of the best.
+ * What all predictors share: their table, the check of K, the way from estimated logits to scores
+ * of groups, and the choice of the best.
  */
 #include "predict.h"
 
@@ -67,7 +67,10 @@ static float exp_sum_of(const struct kvs_kernels *kernels, const float *x, uint3
 	return sum;
 }
 
-/* Estimates of one head to exp(logit - largest); returns what makes them shares of the head's attention. */
+/*
+ * Estimates of one head to exp(logit - largest); returns what makes them shares of the head's
+ * attention.
+ */
 static float normalise(const struct kvs_predictor *p, float *est, uint32_t n, const float *rolling,
 		       uint32_t n_rolling)
 {
@@ -137,7 +140,10 @@ static float float_of(uint32_t key)
 #define DIGIT_BITS 8
 #define DIGITS (1u << DIGIT_BITS)
 
-/* The need-th largest key, by digits from the top: counts those that agree with the digits known so far. */
+/*
+ * The need-th largest key, by digits from the top: counts those that agree with the digits known so
+ * far.
+ */
 static uint32_t key_at(const uint32_t *keys, uint32_t n, uint32_t need)
 {
 	uint32_t count[DIGITS], prefix = 0, known = 0, digit;
@@ -158,8 +164,8 @@ static uint32_t key_at(const uint32_t *keys, uint32_t n, uint32_t need)
 #define SAMPLES 256u
 
 /*
- * A score that more than `need` of n probably reach, but not many more: from a sample, three standard deviations on
- * the safe side. -INFINITY where a sample does not help.
+ * A score that more than `need` of n probably reach, but not many more: from a sample, three
+ * standard deviations on the safe side. -INFINITY where a sample does not help.
  */
 static float probable_limit(const float *score, uint32_t n, uint32_t need)
 {
@@ -175,8 +181,8 @@ static float probable_limit(const float *score, uint32_t n, uint32_t need)
 }
 
 /*
- * The `need` largest of n keys, the first of equals: their numbers, or what `list` has in their places, to out in the
- * same order.
+ * The `need` largest of n keys, the first of equals: their numbers, or what `list` has in their
+ * places, to out in the same order.
  */
 static void pick(const uint32_t *keys, const uint32_t *list, uint32_t n, uint32_t need,
 		 uint32_t *out)

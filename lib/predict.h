@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A predictor keeps metadata of K in memory and estimates, for a query, the logits of groups of tokens.
- * One file an implementation, one const table each. The session owns memory and order; a predictor is
- * pure computation on blocks that it is handed.
+ * A predictor keeps metadata of K in memory and estimates, for a query, the logits of groups of
+ * tokens. One file an implementation, one const table each. The session owns memory and order; a
+ * predictor is pure computation on blocks that it is handed.
  *
- * A block is the metadata of one layer of one chunk: groups_per_chunk groups in a form of the predictor's choice
- * (block_bytes, zeroed before the first build, 64-byte aligned). Groups are built in order or again after a truncation.
+ * A block is the metadata of one layer of one chunk: groups_per_chunk groups in a form of the
+ * predictor's choice (block_bytes, zeroed before the first build, 64-byte aligned). Groups are
+ * built in order or again after a truncation.
  */
 #ifndef KVS_PREDICT_H
 #define KVS_PREDICT_H
@@ -49,7 +50,8 @@ struct kvs_predictor_ops {
 	void (*query)(const struct kvs_predictor *p, const void *packed_basis, const float *q,
 		      float *projected);
 	/*
-	 * Estimated logits of groups [0, n) of the block for every query head: out[h * ld + g * items_per_group + i].
+	 * Estimated logits of groups [0, n) of the block for every query head: out[h * ld + g *
+	 * items_per_group + i].
 	 */
 	void (*score)(const struct kvs_predictor *p, const float *projected, const void *block,
 		      uint32_t n, float *out, uint32_t ld);
@@ -59,8 +61,9 @@ extern const struct kvs_predictor_ops kvs_predict_groupmean, kvs_predict_lowrank
 	kvs_predict_window;
 
 /*
- * Stride of a head's estimates of n_groups: an odd number of cache lines, so that the heads' rows do
- * not fall on the same few sets of the cache (30K tokens, 14 heads: scored in 28 us instead of 50).
+ * Stride of a head's estimates of n_groups: an odd number of cache lines, so that the heads' rows
+ * do not fall on the same few sets of the cache (30K tokens, 14 heads: scored in 28 us instead of
+ * 50).
  */
 static inline uint32_t kvs_predict_ld(const struct kvs_predictor *p, uint32_t n_groups)
 {
@@ -75,27 +78,31 @@ bool kvs_record_finite(const struct kvs_geom *g, const void *record, uint32_t *b
 /*
  * From estimated logits to scores of groups (predict.c).
  * est: [n_heads][ld] estimates of n_groups * items_per_group items, overwritten.
- * rolling: [n_heads][n_rolling] exact logits of the rolling tokens. tokens_per_item: G / items_per_group.
- * SUM: score[g] = sum over heads of the group's share of the softmax whose denominator is estimates + rolling.
+ * rolling: [n_heads][n_rolling] exact logits of the rolling tokens. tokens_per_item: G /
+ * items_per_group.
+ * SUM: score[g] = sum over heads of the group's share of the softmax whose denominator is estimates
+ * + rolling.
  * MEAN: score[g] = max over items of the mean over heads of the logit.
  */
 void kvs_predict_reduce(const struct kvs_predictor *p, int mean, float *est, uint32_t ld,
 			uint32_t n_groups, const float *rolling, uint32_t n_rolling, float *score);
 
 /*
- * The m groups of the highest score among n, ties to the lower number, ascending in out; groups below
- * `forced` always in (they count). Returns how many (min(m, n)). NaN scores count as lowest.
+ * The m groups of the highest score among n, ties to the lower number, ascending in out; groups
+ * below `forced` always in (they count). Returns how many (min(m, n)). NaN scores count as lowest.
  * scratch: n uint32_t.
  */
 uint32_t kvs_predict_top(const struct kvs_kernels *kernels, const float *score, uint32_t n,
 			 uint32_t m, uint32_t forced, uint32_t *out, uint32_t *scratch);
 
 /*
- * lowrank.c: basis from the second moment of K (LAPACK). kvs_lowrank_gram() adds rows [n_rows][kv_dim] to the lower
- * triangle (column-major) of gram, which is all that kvs_lowrank_basis() looks at. gram: double [kvs_lowrank_doubles(kv_dim)], the first
- * kv_dim * kv_dim the symmetric matrix, the rest workspace, all overwritten; basis: float [kv_dim][rank], orthonormal
- * columns in order of captured energy; energy: NULL or double [kv_dim], the share that the first i + 1 columns
- * capture. -EDOM not finite. Deterministic for one build and thread count; allocates nothing.
+ * lowrank.c: basis from the second moment of K (LAPACK). kvs_lowrank_gram() adds rows
+ * [n_rows][kv_dim] to the lower triangle (column-major) of gram, which is all that
+ * kvs_lowrank_basis() looks at. gram: double [kvs_lowrank_doubles(kv_dim)], the first kv_dim *
+ * kv_dim the symmetric matrix, the rest workspace, all overwritten; basis: float [kv_dim][rank],
+ * orthonormal columns in order of captured energy; energy: NULL or double [kv_dim], the share that
+ * the first i + 1 columns capture. -EDOM not finite. Deterministic for one build and thread count;
+ * allocates nothing.
  */
 size_t kvs_lowrank_doubles(uint32_t kv_dim);
 void kvs_lowrank_gram(double *gram, uint32_t kv_dim, const double *rows, uint32_t n_rows);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The yardstick: all of K in memory, as it is in the records; logits are those that attention computes.
+ * The yardstick: all of K in memory, as it is in the records; logits are those that attention
+ * computes.
  *
  * Block: the K half of each record, f16 [groups][n_kv_heads][G][head_dim].
  */

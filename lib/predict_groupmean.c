@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Metadata per group: the mean of its K, projected onto a joint low-rank basis of all KV heads, int4 with one f16 scale.
+ * Metadata per group: the mean of its K, projected onto a joint low-rank basis of all KV heads,
+ * int4 with one f16 scale.
  *
- * Block: tiles [groups / KVS_TILE][rank / 8][KVS_TILE][4] bytes (attend.h, score_q4), then f16 scales [groups], groups
- * rounded up to whole tiles. Packed basis: f16 [kv_dim][rank].
+ * Block: tiles [groups / KVS_TILE][rank / 8][KVS_TILE][4] bytes (attend.h, score_q4), then f16
+ * scales [groups], groups rounded up to whole tiles. Packed basis: f16 [kv_dim][rank].
  */
 #include <errno.h>
 #include <math.h>
@@ -24,7 +25,9 @@ static uint32_t padded_groups(const struct kvs_predictor *p)
 	return (p->groups_per_chunk + KVS_TILE - 1) / KVS_TILE * KVS_TILE;
 }
 
-/* A quarter of kv_dim, but never so much that scoring costs more than scoring group means in full. */
+/*
+ * A quarter of kv_dim, but never so much that scoring costs more than scoring group means in full.
+ */
 static uint32_t default_rank(const struct kvs_predictor *p)
 {
 	uint32_t rank = kv_dim(p) / 4 < p->geom.head_dim ? kv_dim(p) / 4 : p->geom.head_dim;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Metadata per token, as published (KVSwap, arXiv 2511.11907, section 3.1): K after RoPE, projected onto a joint low-rank
+ * Metadata per token, as published (KVSwap, arXiv 2511.11907, section 3.1): K after RoPE, projected
+ * onto a joint low-rank
  * basis of all KV heads, f16.
  *
- * Block: f16 [tokens / KVS_TILE][rank][KVS_TILE], tokens rounded up to whole tiles. Packed basis: f16 [kv_dim][width],
- * width the rank rounded up to 16, zero beyond the rank.
+ * Block: f16 [tokens / KVS_TILE][rank][KVS_TILE], tokens rounded up to whole tiles. Packed basis:
+ * f16 [kv_dim][width], width the rank rounded up to 16, zero beyond the rank.
  */
 #include <errno.h>
 #include <string.h>

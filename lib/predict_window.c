@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * No metadata, no estimates: nothing is worth selecting, so that attention sees the sinks and the rolling buffer alone.
+ * No metadata, no estimates: nothing is worth selecting, so that attention sees the sinks and the
+ * rolling buffer alone.
  */
 #include <errno.h>
 #include <math.h>

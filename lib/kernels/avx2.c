@@ -83,10 +83,9 @@ V_INLINE v_f32 v_round(v_f32 x)
 
 V_INLINE v_f32 v_scale_from(v_f32 v, v_f32 n, v_f32 x, v_f32 limit)
 {
-	__m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(n), 23);
-	v_f32 scaled = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(v), exponent));
+	v_f32 power = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(n), 23));
 
-	return _mm256_and_ps(scaled, _mm256_cmp_ps(x, limit, _CMP_NLT_UQ));
+	return _mm256_and_ps(_mm256_mul_ps(v, power), _mm256_cmp_ps(x, limit, _CMP_NLT_UQ));
 }
 
 V_INLINE uint32_t v_reach(v_f32 a, v_f32 b)

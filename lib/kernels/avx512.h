@@ -86,10 +86,9 @@ V_INLINE v_f32 v_round(v_f32 x)
 
 V_INLINE v_f32 v_scale_from(v_f32 v, v_f32 n, v_f32 x, v_f32 limit)
 {
-	__m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(n), 23);
-	__mmask16 kept = _mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ);
+	v_f32 power = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(n), 23));
 
-	return _mm512_castsi512_ps(_mm512_maskz_add_epi32(kept, _mm512_castps_si512(v), exponent));
+	return _mm512_maskz_mul_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), v, power);
 }
 
 V_INLINE uint32_t v_reach(v_f32 a, v_f32 b)

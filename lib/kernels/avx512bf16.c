@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Kernels for AVX-512 with BF16 and VNNI: those of AVX-512, but prefill rounds queries, keys, weights and values to
- * bfloat16 and multiplies in pairs with f32 sums, and scores take byte products in one instruction.
+ * Kernels for AVX-512 with BF16 and VNNI: those of AVX-512, but prefill rounds queries, keys,
+ * weights and values to bfloat16 and multiplies in pairs with f32 sums, and scores take byte
+ * products in one instruction.
  */
 #include "avx512.h"
 #include "kernels.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decode: a few query rows of one KV head against spans of a few tokens. A step takes V_ROWS rows and four tokens, so
- * that their logits fill one vector: lane 4 * row + token.
+ * Decode: a few query rows of one KV head against spans of a few tokens. A step takes V_ROWS rows
+ * and four tokens, so that their logits fill one vector: lane 4 * row + token.
  */
 
 #define V_ROWS (V_WIDTH / 4)
@@ -120,7 +120,10 @@ V_INLINE void tiles_add(const struct tile *t, const struct weights *w, uint32_t 
 			v_store(acc + (size_t)r * dim + d + c * V_WIDTH, sum[r][c]);
 }
 
-/* Logits of n tiles to weights, one tile after the other; what the sums before a tile are to be multiplied by. */
+/*
+ * Logits of n tiles to weights, one tile after the other; what the sums before a tile are to be
+ * multiplied by.
+ */
 V_INLINE void tiles_softmax(const v_f32 *s, uint32_t n, struct weights *w, v_f32 *max, v_f32 *sum)
 {
 	for (uint32_t i = 0; i < n; i++) {

@@ -3,8 +3,10 @@
  * Elementwise functions and small products.
  */
 
-/* Added to a number below 2^22, it leaves the nearest integer in the low bits. */
-#define V_ROUNDING 0x1.8p23f
+/*
+ * Added to a number below 2^22, it leaves in the low bits the nearest integer and a float's bias.
+ */
+#define V_ROUNDING (0x1.8p23f + 127)
 #define EXP_LOWEST -87.0f /* below, exp() is 0: no denormal is ever made */
 
 /*
@@ -113,37 +115,6 @@ static uint32_t reaching(const float *x, uint32_t n, float limit, uint32_t *out)
 		if (x[i] >= limit)
 			out[found++] = i;
 	return found;
-}
-
-static float dot(const float *a, const float *b, uint32_t n)
-{
-	v_f32 sum = v_set(0.0f), next = v_set(0.0f);
-	float x[V_WIDTH] = { 0 }, y[V_WIDTH] = { 0 };
-	uint32_t i;
-
-	for (i = 0; i + 2 * V_WIDTH <= n; i += 2 * V_WIDTH) {
-		sum = v_fma(v_load(a + i), v_load(b + i), sum);
-		next = v_fma(v_load(a + i + V_WIDTH), v_load(b + i + V_WIDTH), next);
-	}
-	sum = v_add(sum, next);
-	for (; i < n; i += V_WIDTH) {
-		uint32_t left = n - i < V_WIDTH ? n - i : V_WIDTH;
-
-		memset(x, 0, sizeof(x));
-		memset(y, 0, sizeof(y));
-		memcpy(x, a + i, left * sizeof(*a));
-		memcpy(y, b + i, left * sizeof(*b));
-		sum = v_fma(v_load(x), v_load(y), sum);
-	}
-	return v_sum(sum);
-}
-
-static void matmul_nt(const float *a, uint32_t lda, const float *b, uint32_t ldb, float *c,
-		      uint32_t ldc, uint32_t m, uint32_t n, uint32_t k)
-{
-	for (uint32_t i = 0; i < m; i++)
-		for (uint32_t j = 0; j < n; j++)
-			c[(size_t)i * ldc + j] = dot(a + (size_t)i * lda, b + (size_t)j * ldb, k);
 }
 
 V_INLINE void combine_step(const float *w, const float *x, uint32_t ldx, uint32_t m, float *out,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Prefill: many query rows of one KV head against blocks of KVS_BLOCK tokens. A block's K and V are widened to f32 once
- * a call, K with the tokens side by side; both products are then rank-1 updates of MATRIX_ROWS x MATRIX_VECTORS
- * accumulators.
+ * Prefill: many query rows of one KV head against blocks of KVS_BLOCK tokens. A block's K and V are
+ * widened to f32 once a call, K with the tokens side by side; both products are then rank-1 updates
+ * of MATRIX_ROWS x MATRIX_VECTORS accumulators.
  */
 
 #ifndef M_STEP
@@ -322,8 +322,19 @@ static void prefill(const struct kvs_geom *g, uint32_t h, const float *q, uint32
 {
 	m_word *aligned = (m_word *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
 	float unused[KVS_MOST_DIM] = { 0 };
-	struct rows r = { g,	 q,	q_stride,   n_rows, g->n_heads / g->n_kv_heads, pos, window,
-			  scale, state, acc_stride, unused };
+	struct rows r = {
+		.g = g,
+		.q = q,
+		.q_stride = q_stride,
+		.n = n_rows,
+		.heads = g->n_heads / g->n_kv_heads,
+		.pos = pos,
+		.window = window,
+		.scale = scale,
+		.state = state,
+		.acc_stride = acc_stride,
+		.unused = unused,
+	};
 	struct block b = { .k = aligned, .v = aligned + (size_t)KVS_BLOCK * g->head_dim };
 	struct cursor c = { spans, spans + n_spans, 0 };
 	const uint16_t *k[KVS_BLOCK], *v[KVS_BLOCK];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What predictors do: projections into the space of a basis, and scores of metadata in tiles of KVS_TILE items that lie
- * side by side, so that a lane is an item.
+ * What predictors do: projections into the space of a basis, and scores of metadata in tiles of
+ * KVS_TILE items that lie side by side, so that a lane is an item.
  */
 
 #define TILE_VECTORS ((int)KVS_TILE / V_WIDTH)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * score_q4 over integer words: v_i32 of V_WIDTH items, v_digits_load (four bytes an item), v_digits_low and
- * v_digits_high (the low or high four bits of each byte, as bytes), v_dot16 (sum + products of 16 components),
- * v_to_f32, v_store_first (the first n lanes).
+ * score_q4 over integer words: v_i32 of V_WIDTH items, v_digits_load (four bytes an item),
+ * v_digits_low and v_digits_high (the low or high four bits of each byte, as bytes), v_dot16 (sum +
+ * products of 16 components), v_to_f32, v_store_first (the first n lanes).
  */
 
 #define Q4_HEADS 8

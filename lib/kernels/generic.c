@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Kernels for any processor: four lanes in GCC's vector extension. The reference for the other sets.
+ * Kernels for any processor: four lanes in GCC's vector extension. The reference for the other
+ * sets.
  */
 #include <string.h>
 
@@ -97,7 +98,9 @@ V_INLINE v_f32 v_round(v_f32 x)
 
 V_INLINE v_f32 v_scale_from(v_f32 v, v_f32 n, v_f32 x, v_f32 limit)
 {
-	return (v_f32)(((v_u32)v + ((v_u32)n << 23)) & ~(v_u32)(x < limit));
+	v_f32 scaled = v * (v_f32)((v_u32)n << 23);
+
+	return (v_f32)((v_u32)scaled & ~(v_u32)(x < limit));
 }
 
 V_INLINE uint32_t v_reach(v_f32 a, v_f32 b)
@@ -148,7 +151,10 @@ V_INLINE v_f32 v_sums(const v_f32 *r)
 	return (v_f32){ v_sum(r[0]), v_sum(r[1]), v_sum(r[2]), v_sum(r[3]) };
 }
 
-/* A half's exponent is 112 less biased than a float's: shifted into place, it is short by a factor of 2^112. */
+/*
+ * A half's exponent is 112 less biased than a float's: shifted into place, it is short by a factor
+ * of 2^112.
+ */
 V_INLINE v_f32 v_load_half(const uint16_t *p)
 {
 	v_u32 h = { p[0], p[1], p[2], p[3] };
@@ -159,7 +165,10 @@ V_INLINE v_f32 v_load_half(const uint16_t *p)
 	return (v_f32)((v_u32)scaled | special | (h & 0x8000) << 16);
 }
 
-/* Round to nearest even. Below 2^-14 the sum with 0.5 aligns the mantissa to the halves' denormal step. */
+/*
+ * Round to nearest even. Below 2^-14 the sum with 0.5 aligns the mantissa to the halves' denormal
+ * step.
+ */
 V_INLINE uint16_t half_from_float(float x)
 {
 	uint32_t bits, sign, magnitude;

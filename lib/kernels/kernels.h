@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel sets. Every set is body.h compiled over the vector words that its file defines; which sets a build
- * has depends on the machine it is for, which one runs on the processor (attend.c).
+ * The kernel sets. Every set is body.h compiled over the vector words that its file defines; which
+ * sets a build has depends on the machine it is for, which one runs on the processor (attend.c).
  */
 #ifndef KVS_KERNELS_H
 #define KVS_KERNELS_H

@@ -139,7 +139,10 @@ static void set_record(const struct kvs_geom *g, uint16_t *record, uint32_t chan
 	}
 }
 
-/* Equal scores, values at the ends of binary16, one channel that outweighs all others, a lone token, nothing at all. */
+/*
+ * Equal scores, values at the ends of binary16, one channel that outweighs all others, a lone
+ * token, nothing at all.
+ */
 START_TEST(decode_odd_data)
 {
 	const struct kvs_kernels *kernels = set_of(_i);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tests of kernels and predictors share: the kernel sets that run here, repeatable random numbers, and binary16
- * by arithmetic that shares nothing with the kernels'.
+ * What the tests of kernels and predictors share: the kernel sets that run here, repeatable random
+ * numbers, and binary16 by arithmetic that shares nothing with the kernels'.
  */
 #ifndef KERNEL_SETS_H
 #define KERNEL_SETS_H

@@ -109,15 +109,20 @@ END_TEST
 START_TEST(exponentials_at_the_edges)
 {
 	const struct kvs_kernels *kernels = set_of(_i);
-	float x[] = { -INFINITY, -3e38f, -1e30f, -4e9f, -87.5f, -87.0f, -1e-40f, 0, -0.0f, NAN };
+	float x[] = {
+		-INFINITY, -3e38f, -1e30f, -4e9f, -87.5f, -87.0f, -1e-40f, 0, -0.0f, NAN, 0, 0
+	};
+	uint32_t nan[] = { 0x7fc00001, 0xffc12345 };
 
+	memcpy(x + 10, nan, sizeof(nan));
 	kernels->exp_sum(x, sizeof(x) / sizeof(*x), 0);
 	for (int i = 0; i < 5; i++)
 		ck_assert_float_eq(x[i], 0);
 	ck_assert_float_gt(x[5], 1.1754944e-38f);
 	for (int i = 6; i < 9; i++)
 		ck_assert_float_eq(x[i], 1);
-	ck_assert(isnan(x[9]));
+	for (int i = 9; i < 12; i++)
+		ck_assert(isnan(x[i]));
 }
 END_TEST
 
@@ -160,30 +165,18 @@ START_TEST(small_products)
 {
 	const struct kvs_kernels *kernels = set_of(_i);
 	enum { MOST = 70 };
-	static float a[12 * MOST], b[MOST * MOST], c[12 * MOST], w[12];
+	static float a[12 * MOST], c[MOST], w[12];
 	static uint16_t half[64 * 96];
 	static float wide[12 * 96];
 
 	for (int round = 0; round < 100; round++) {
-		uint32_t m = 1 + random_below(12), n = 1 + random_below(MOST),
-			 k = 1 + random_below(MOST);
+		uint32_t m = 1 + random_below(12), n = 1 + random_below(MOST);
 		uint32_t columns = 16 * (1 + random_below(6)), depth = 1 + random_below(64);
 
 		random_fill(a, sizeof(a) / sizeof(*a), 1);
-		random_fill(b, sizeof(b) / sizeof(*b), 1);
 		random_fill(w, 12, 1);
 		for (uint32_t i = 0; i < 64 * 96; i++)
 			half[i] = half_nearest((double)random_normal());
-		memset(c, 0xcc, sizeof(c));
-		kernels->matmul_nt(a, MOST, b, MOST, c, MOST, m, n, k);
-		for (uint32_t i = 0; i < m; i++)
-			for (uint32_t j = 0; j < n; j++) {
-				double sum = 0;
-
-				for (uint32_t x = 0; x < k; x++)
-					sum += (double)a[i * MOST + x] * (double)b[j * MOST + x];
-				ck_assert_double_eq_tol((double)c[i * MOST + j], sum, 1e-4);
-			}
 		memset(wide, 0xcc, sizeof(wide));
 		kernels->project(a, MOST, half, 96, wide, 96, m, columns, depth);
 		for (uint32_t i = 0; i < m; i++)

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Predictors against arithmetic in double, the reduction of their estimates, and the choice of the best groups. */
+/*
+ * Predictors against arithmetic in double, the reduction of their estimates, and the choice of the
+ * best groups.
+ */
 #include <errno.h>
 
 #include "../../lib/predict.h"
@@ -103,7 +106,10 @@ static double k_at(const struct subject *s, uint32_t token, uint32_t channel)
 		k[(channel / dim * s->g.group + token % s->g.group) * dim + channel % dim]);
 }
 
-/* Query head h and the mean of tokens [first, first + n), both in the space of the basis: their product. *size: sum of |q|. */
+/*
+ * Query head h and the mean of tokens [first, first + n), both in the space of the basis: their
+ * product. *size: sum of |q|.
+ */
 static double projected_logit(const struct subject *s, uint32_t h, uint32_t first, uint32_t n,
 			      double *most_z, double *size)
 {
@@ -135,7 +141,10 @@ static const struct kvs_geom shapes[] = {
 
 #define N_SHAPES (sizeof(shapes) / sizeof(*shapes))
 
-/* One step for a component cut off at the top level, half a step else; a query is within 1/254 of its largest component. */
+/*
+ * One step for a component cut off at the top level, half a step else; a query is within 1/254 of
+ * its largest component.
+ */
 START_TEST(groupmean_within_its_steps)
 {
 	const struct kvs_kernels *kernels = set_of(_i);
@@ -240,7 +249,10 @@ START_TEST(window_estimates_nothing)
 }
 END_TEST
 
-/* Building a group again, or in another order, leaves the same block; a partial block scores as a whole one does. */
+/*
+ * Building a group again, or in another order, leaves the same block; a partial block scores as a
+ * whole one does.
+ */
 START_TEST(blocks_do_not_depend_on_order)
 {
 	const struct kvs_kernels *kernels = set_of(_i);
@@ -550,7 +562,10 @@ START_TEST(choice_against_a_sort)
 }
 END_TEST
 
-/* The whole way: a group that holds the query's own direction comes out on top, for each predictor that estimates. */
+/*
+ * The whole way: a group that holds the query's own direction comes out on top, for each predictor
+ * that estimates.
+ */
 START_TEST(needle)
 {
 	const struct kvs_kernels *kernels = set_of(_i);

@@ -58,7 +58,10 @@ static void prompt_free(struct prompt *p)
 	free(p->scratch);
 }
 
-/* Rows [row, row + n) over the spans that lie in tokens [from, to). acc has the stride of its own rows. */
+/*
+ * Rows [row, row + n) over the spans that lie in tokens [from, to). acc has the stride of its own
+ * rows.
+ */
 static void prompt_run(const struct kvs_kernels *kernels, const struct prompt *p, uint32_t row,
 		       uint32_t n, uint32_t from, uint32_t to, struct state *s)
 {
@@ -187,7 +190,10 @@ START_TEST(prefill_in_parts)
 }
 END_TEST
 
-/* What a row may not see is not in its result: other tokens after it, or before its window, change no bit. */
+/*
+ * What a row may not see is not in its result: other tokens after it, or before its window, change
+ * no bit.
+ */
 START_TEST(prefill_sees_no_more)
 {
 	const struct kvs_kernels *kernels = set_of(_i);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What kernels of attention are compared with: attention in double, and a running softmax to fill. */
+/*
+ * What kernels of attention are compared with: attention in double, and a running softmax to fill.
+ */
 #ifndef REFERENCE_H
 #define REFERENCE_H
 
