@@ -30,12 +30,27 @@ static inline void kvswap_bio_init(struct bio *bio, struct block_device *bdev,
 #endif
 }
 
-/* 5.16 lets a plug say how many requests will come, so that tags are had in one go. */
-static inline void kvswap_plug_start(struct blk_plug *plug, u32 nr)
+/* The same, for the device and cgroup of another bio: what bio_set_dev() does in two steps since 5.12. */
+static inline void kvswap_bio_init_like(struct bio *bio, struct bio *like, struct bio_vec *vecs,
+					unsigned short nr, blk_opf_t opf)
 {
-	blk_start_plug(plug);
+#ifdef HAVE_BIO_INIT_BDEV
+	bio_init(bio, NULL, vecs, nr, opf);
+	bio->bi_bdev = like->bi_bdev;
+	bio_clone_blkg_association(bio, like);
+#else
+	bio_init(bio, vecs, nr);
+	bio_copy_dev(bio, like);
+	bio->bi_opf = opf;
+#endif
+}
+
+/* 5.16 lets a plug know how many requests will come, so that tags are had in one go. */
+static inline void kvswap_plug_expect(u32 nr)
+{
 #ifdef HAVE_PLUG_NR_IOS
-	plug->nr_ios = min_t(u32, nr, U16_MAX);
+	if (current->plug)
+		current->plug->nr_ios = min_t(u32, nr, U8_MAX);
 #endif
 }
 

@@ -7,6 +7,7 @@
  */
 #include <linux/log2.h>
 #include <linux/mm.h>
+#include <linux/nospec.h>
 #include <linux/poll.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -135,21 +136,6 @@ unlock:
 	return err;
 }
 
-static int kvswap_enter_wait(struct kvswap_ctx *ctx, u32 want, u64 deadline_ns)
-{
-	u32 there, target;
-	int err;
-
-	want = min(want, ctx->ring.entries);
-	spin_lock_irq(&ctx->lock);
-	err = kvswap_ring_completed(&ctx->ring, &there);
-	target = ctx->ring.cq_tail - there + want;
-	spin_unlock_irq(&ctx->lock);
-	if (err || there >= want)
-		return err;
-	return kvswap_ring_wait(ctx, target, deadline_ns);
-}
-
 static int kvswap_ioctl_enter(struct kvswap_ctx *ctx, void *arg)
 {
 	struct kvswap_enter *enter = arg;
@@ -162,10 +148,11 @@ static int kvswap_ioctl_enter(struct kvswap_ctx *ctx, void *arg)
 	enter->submitted = 0;
 	if (enter->to_submit)
 		err = kvswap_io_submit(ctx, enter->to_submit, &enter->submitted);
-	if (!err && enter->min_complete)
-		err = kvswap_enter_wait(ctx, enter->min_complete, enter->deadline_ns);
-	enter->available = kvswap_ring_available(ctx);
-	return err;
+	if (err) {
+		kvswap_ring_wait(ctx, 0, 0, &enter->available);
+		return err;
+	}
+	return kvswap_ring_wait(ctx, enter->min_complete, enter->deadline_ns, &enter->available);
 }
 
 static int kvswap_ioctl_stats(struct kvswap_ctx *ctx, void *arg)
@@ -218,13 +205,17 @@ static bool kvswap_ioctl_answers(int err)
 
 static long kvswap_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 {
-	const struct kvswap_ioctl *ioctl = &kvswap_ioctls[_IOC_NR(cmd)];
+	unsigned int nr = _IOC_NR(cmd);
+	const struct kvswap_ioctl *ioctl;
 	void __user *user = (void __user *)uarg;
 	union kvswap_arg arg;
 	u32 size;
 	int err;
 
-	if (_IOC_NR(cmd) >= ARRAY_SIZE(kvswap_ioctls) || ioctl->cmd != cmd)
+	if (nr >= ARRAY_SIZE(kvswap_ioctls))
+		return -ENOTTY;
+	ioctl = &kvswap_ioctls[array_index_nospec(nr, ARRAY_SIZE(kvswap_ioctls))];
+	if (ioctl->cmd != cmd)
 		return -ENOTTY;
 	if (get_user(size, (u32 __user *)user))
 		return -EFAULT;
@@ -271,7 +262,7 @@ static __poll_t kvswap_poll(struct file *file, struct poll_table_struct *wait)
 
 	if (!kvswap_ctx_ready(ctx))
 		return EPOLLERR;
-	poll_wait(file, &ctx->ring.wait, wait);
+	poll_wait(file, &ctx->ring.poll, wait);
 	return kvswap_ring_poll(ctx) ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
@@ -284,7 +275,8 @@ static int kvswap_open(struct inode *inode, struct file *file)
 	spin_lock_init(&ctx->lock);
 	mutex_init(&ctx->submit_lock);
 	mutex_init(&ctx->setup_lock);
-	init_waitqueue_head(&ctx->ring.wait);
+	INIT_LIST_HEAD(&ctx->ring.sleepers);
+	init_waitqueue_head(&ctx->ring.poll);
 	file->private_data = ctx;
 	return nonseekable_open(inode, file);
 }

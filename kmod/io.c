@@ -12,7 +12,10 @@
 #include <linux/interval_tree_generic.h>
 #include <linux/ioprio.h>
 #include <linux/ktime.h>
+#include <linux/nospec.h>
 #include <linux/slab.h>
+#include <linux/task_io_accounting_ops.h>
+#include <linux/vmstat.h>
 
 #include "compat.h"
 #include "context.h"
@@ -21,22 +24,25 @@
 /* Submissions taken at a time: bounds how long interrupts stay off. */
 #define KVSWAP_STEP 32u
 
-#define kvswap_req_first(req) ((req)->store)
-#define kvswap_req_last(req) ((req)->last)
+/* A plug costs more than it gains for so few. */
+#define KVSWAP_UNPLUGGED 2u
+
+#define kvswap_req_first(req) ((req)->sqe.store)
+#define kvswap_req_last(req) ((req)->sqe.store + (req)->sqe.units - 1)
 
 INTERVAL_TREE_DEFINE(struct kvswap_req, node, u64, subtree_last, kvswap_req_first, kvswap_req_last,
 		     static, kvswap_pending)
 
-/* What an operation uses of a submission. */
-static const struct {
-	u8 flags;
-	bool range;
-	bool data;
-} kvswap_ops[KVSWAP_OP_END] = {
-	[KVSWAP_OP_READ] = { .range = true, .data = true },
-	[KVSWAP_OP_WRITE] = { .flags = KVSWAP_SQE_FUA, .range = true, .data = true },
-	[KVSWAP_OP_DISCARD] = { .range = true },
-	[KVSWAP_OP_WRITE_ZEROES] = { .flags = KVSWAP_SQE_FUA, .range = true },
+const struct kvswap_op kvswap_ops[KVSWAP_OP_END] = {
+	[KVSWAP_OP_NOP] = { KVSWAP_WHOLE },
+	[KVSWAP_OP_READ] = { KVSWAP_USES_RANGE | KVSWAP_USES_ARENA },
+	[KVSWAP_OP_WRITE] = { KVSWAP_USES_RANGE | KVSWAP_USES_ARENA | KVSWAP_CHANGES | KVSWAP_QUEUES,
+			      KVSWAP_SQE_FUA },
+	[KVSWAP_OP_FLUSH] = { KVSWAP_QUEUES },
+	[KVSWAP_OP_DISCARD] = { KVSWAP_USES_RANGE | KVSWAP_CHANGES | KVSWAP_QUEUES },
+	[KVSWAP_OP_WRITE_ZEROES] = { KVSWAP_USES_RANGE | KVSWAP_CHANGES | KVSWAP_QUEUES,
+				     KVSWAP_SQE_FUA },
+	[KVSWAP_OP_CANCEL] = { KVSWAP_WHOLE },
 };
 
 static int kvswap_ioprio_check(u16 ioprio)
@@ -57,103 +63,88 @@ static int kvswap_ioprio_check(u16 ioprio)
 	}
 }
 
-static int kvswap_range_check(const struct kvswap_ctx *ctx, const struct kvswap_sqe *sqe)
+static int kvswap_range_check(const struct kvswap_target *target, const struct kvswap_sqe *sqe,
+			      u32 units_max)
 {
-	const struct kvswap_target *target = &ctx->target;
-	u32 block_mask = (target->block_bytes >> KVSWAP_UNIT_SHIFT) - 1;
-
-	if (!sqe->units || (sqe->units | sqe->store) & block_mask)
+	if (!sqe->units || (sqe->units | sqe->store) & target->block_mask)
 		return -ENOTBLK;
 	if (sqe->units > target->units || sqe->store > target->units - sqe->units)
 		return -ERANGE;
-	/* A bio counts its bytes in 32 bits. */
-	if (sqe->units > (kvswap_ops[sqe->op].data ? KVSWAP_REQUEST_MAX :
-						     U32_MAX >> KVSWAP_UNIT_SHIFT))
-		return -EMSGSIZE;
+	return sqe->units > units_max ? -EMSGSIZE : 0;
+}
+
+/* The last check of all: the range is the request's from here on. */
+static int kvswap_arena_claim(struct kvswap_pool *pool, const struct kvswap_sqe *sqe)
+{
+	u32 first = sqe->arena, last = first + sqe->units - 1;
+
+	if (sqe->units > pool->units || first > pool->units - sqe->units)
+		return -EFAULT;
+	if (kvswap_pool_busy(pool, first, last))
+		return -EBUSY;
+	kvswap_pool_toggle(pool, first, last);
 	return 0;
 }
 
-static int kvswap_data_check(const struct kvswap_ctx *ctx, const struct kvswap_sqe *sqe)
+/* What is not a READ or WRITE does without some of the members. A bio counts its bytes in 32 bits. */
+static int kvswap_plain_check(const struct kvswap_ctx *ctx, const struct kvswap_sqe *sqe, u8 traits)
 {
-	const struct kvswap_pool *pool = &ctx->pool;
-
-	if (sqe->units > pool->units || sqe->arena > pool->units - sqe->units)
-		return -EFAULT;
-	return kvswap_pool_busy(pool, sqe->arena, sqe->units) ? -EBUSY : 0;
+	if (sqe->arena)
+		return -EINVAL;
+	if (traits & KVSWAP_USES_RANGE)
+		return kvswap_range_check(&ctx->target, sqe, U32_MAX >> KVSWAP_UNIT_SHIFT);
+	return sqe->units || (sqe->arg && sqe->op != KVSWAP_OP_CANCEL) ? -EINVAL : 0;
 }
 
-static int kvswap_sqe_check(const struct kvswap_ctx *ctx, const struct kvswap_sqe *sqe)
+static int kvswap_sqe_check(struct kvswap_ctx *ctx, const struct kvswap_sqe *sqe)
 {
+	const struct kvswap_op *op;
 	int err;
 
-	if (sqe->op >= KVSWAP_OP_END || sqe->flags & ~kvswap_ops[sqe->op].flags || sqe->__reserved)
+	if (sqe->op >= KVSWAP_OP_END)
 		return -EINVAL;
-	if (!kvswap_ops[sqe->op].data && sqe->arena)
+	op = &kvswap_ops[array_index_nospec(sqe->op, KVSWAP_OP_END)];
+	if (sqe->flags & ~op->flags || sqe->__reserved)
 		return -EINVAL;
-	if (ctx->target.readonly && kvswap_op_writes(sqe->op))
+	if (ctx->target.readonly && op->traits & KVSWAP_QUEUES)
 		return -EROFS;
-	if (sqe->ioprio) {
+	if (unlikely(sqe->ioprio)) {
 		err = kvswap_ioprio_check(sqe->ioprio);
 		if (err)
 			return err;
 	}
-	if (!kvswap_ops[sqe->op].range)
-		return sqe->units || (sqe->arg && sqe->op != KVSWAP_OP_CANCEL) ? -EINVAL : 0;
-	err = kvswap_range_check(ctx, sqe);
-	if (err || !kvswap_ops[sqe->op].data)
-		return err;
-	return kvswap_data_check(ctx, sqe);
+	if (!(op->traits & KVSWAP_USES_ARENA))
+		return kvswap_plain_check(ctx, sqe, op->traits);
+	err = kvswap_range_check(&ctx->target, sqe, KVSWAP_REQUEST_MAX);
+	return err ? err : kvswap_arena_claim(&ctx->pool, sqe);
 }
 
 /* Is a write in the way that was submitted before? */
 static bool kvswap_req_blocked(struct kvswap_ctx *ctx, const struct kvswap_req *req)
 {
+	u64 first = kvswap_req_first(req), last = kvswap_req_last(req);
 	struct kvswap_req *other;
 
-	for (other = kvswap_pending_iter_first(&ctx->pending, req->store, req->last); other;
-	     other = kvswap_pending_iter_next(other, req->store, req->last))
+	for (other = kvswap_pending_iter_first(&ctx->pending, first, last); other;
+	     other = kvswap_pending_iter_next(other, first, last))
 		if (other->seq < req->seq)
 			return true;
 	return false;
 }
 
-static struct kvswap_req *kvswap_req_get(struct kvswap_ctx *ctx, const struct kvswap_sqe *sqe,
-					 u64 now)
-{
-	struct kvswap_req *req = ctx->free;
-
-	ctx->free = req->next;
-	ctx->in_flight++;
-	req->next = NULL;
-	req->store = sqe->store;
-	req->units = sqe->units;
-	req->last = sqe->store + sqe->units - 1;
-	req->run_units = sqe->units;
-	req->arena = sqe->arena;
-	req->ioprio = sqe->ioprio;
-	req->op = sqe->op;
-	req->flags = sqe->flags;
-	req->started = false;
-	req->user_data = sqe->user_data;
-	req->taken_ns = now;
-	req->seq = ctx->seq++;
-	if (kvswap_op_has_data(req->op))
-		kvswap_pool_toggle(&ctx->pool, req->arena, req->units);
-	return req;
-}
-
 static void kvswap_stats_add(struct kvswap_stats *stats, const struct kvswap_req *req, u64 ns)
 {
-	switch (req->op) {
-	case KVSWAP_OP_READ:
+	if (likely(req->sqe.op == KVSWAP_OP_READ)) {
 		stats->reads++;
-		stats->read_units += req->units;
+		stats->read_units += req->sqe.units;
 		stats->read_ns += ns;
-		break;
+		return;
+	}
+	switch (req->sqe.op) {
 	case KVSWAP_OP_WRITE:
 	case KVSWAP_OP_WRITE_ZEROES:
 		stats->writes++;
-		stats->written_units += req->units;
+		stats->written_units += req->sqe.units;
 		stats->write_ns += ns;
 		break;
 	case KVSWAP_OP_DISCARD:
@@ -165,67 +156,92 @@ static void kvswap_stats_add(struct kvswap_stats *stats, const struct kvswap_req
 	}
 }
 
-/* Gives everything back that kvswap_req_get() and starting took, and posts the completion. */
-static void kvswap_req_put(struct kvswap_ctx *ctx, struct kvswap_req *req, int result, u64 now)
+static void kvswap_req_free(struct kvswap_ctx *ctx, struct kvswap_req *req)
 {
-	u64 ns = now - req->taken_ns;
-
-	req->result = result;
-	trace_kvswap_complete(req, ns);
-	if (kvswap_op_has_data(req->op))
-		kvswap_pool_toggle(&ctx->pool, req->arena, req->units);
-	if (kvswap_op_changes(req->op))
-		kvswap_pending_remove(req, &ctx->pending);
-	if (kvswap_op_writes(req->op))
-		ctx->writes_started -= req->started;
-	if (!result)
-		kvswap_stats_add(&ctx->stats, req, ns);
-	else if (req->started)
-		ctx->stats.errors++;
-	kvswap_ring_post(&ctx->ring, req->user_data, result, ns);
 	req->next = ctx->free;
 	ctx->free = req;
 	ctx->in_flight--;
 }
 
-/* Neighbours in submission, store and arena travel as one. */
-static bool kvswap_run_extend(struct kvswap_ctx *ctx, struct kvswap_req *run,
-			      struct kvswap_req **last, struct kvswap_req *req)
+/* Gives everything back that accepting and starting took, and posts the completion. */
+static __always_inline void kvswap_req_complete(struct kvswap_ctx *ctx, struct kvswap_req *req,
+						int result, u64 now)
 {
-	if (run->op != req->op || !kvswap_op_has_data(req->op) || run->flags != req->flags ||
-	    run->ioprio != req->ioprio || (*last)->last + 1 != req->store ||
-	    (*last)->arena + (*last)->units != req->arena ||
-	    run->run_units + req->units > ctx->target.run_units_max)
-		return false;
-	run->run_units += req->units;
-	(*last)->next = req;
-	*last = req;
-	ctx->stats.merged++;
-	return true;
+	u64 ns = now - req->taken_ns;
+	u8 traits = kvswap_req_traits(req);
+
+	trace_kvswap_complete(req, result, ns);
+	if (traits & KVSWAP_USES_ARENA)
+		kvswap_pool_toggle(&ctx->pool, req->sqe.arena,
+				   req->sqe.arena + req->sqe.units - 1);
+	if (traits & KVSWAP_CHANGES)
+		kvswap_pending_remove(req, &ctx->pending);
+	if (traits & KVSWAP_QUEUES)
+		ctx->writes_started -= req->started;
+	if (likely(!result))
+		kvswap_stats_add(&ctx->stats, req, ns);
+	else if (req->started)
+		ctx->stats.errors++;
+	kvswap_ring_post(&ctx->ring, req->sqe.user_data, result, ns);
+	kvswap_req_free(ctx, req);
 }
 
 /* Runs on their way to being started outside of the lock. */
 struct kvswap_batch {
-	struct list_head runs;
+	struct kvswap_req *runs;
+	u32 nr;
 	struct kvswap_req *run;		/* the latest, and the last of its neighbours */
 	struct kvswap_req *last;
-	u64 seq;			/* what was accepted before this has had to wait */
+	u64 now;			/* what was taken at another time has had to wait */
+	u64 read_units;
+	u64 written_units;
 };
 
-static void kvswap_batch_add(struct kvswap_ctx *ctx, struct kvswap_batch *batch,
-			     struct kvswap_req *req)
+/* Neighbours in submission, store and arena travel as one. */
+static bool kvswap_run_extend(struct kvswap_ctx *ctx, struct kvswap_batch *batch,
+			      struct kvswap_req *req)
+{
+	const struct kvswap_sqe *last = &batch->last->sqe, *sqe = &req->sqe;
+	struct kvswap_req *run = batch->run;
+
+	if (last->store + last->units != sqe->store || last->arena + last->units != sqe->arena ||
+	    last->op != sqe->op || last->flags != sqe->flags || last->ioprio != sqe->ioprio ||
+	    !(kvswap_req_traits(req) & KVSWAP_USES_ARENA) ||
+	    run->run_units + sqe->units > ctx->target.run_units_max)
+		return false;
+	run->run_units += sqe->units;
+	batch->last->next = req;
+	batch->last = req;
+	ctx->stats.merged++;
+	return true;
+}
+
+static __always_inline void kvswap_batch_add(struct kvswap_ctx *ctx, struct kvswap_batch *batch,
+					     struct kvswap_req *req)
 {
 	req->started = true;
-	if (batch->run && kvswap_run_extend(ctx, batch->run, &batch->last, req))
-		return;
-	list_add_tail(&req->link, &batch->runs);
+	req->next = NULL;
+	if (req->sqe.op == KVSWAP_OP_READ)
+		batch->read_units += req->sqe.units;
+	else
+		batch->written_units += req->sqe.units;
+	if (batch->run) {
+		if (kvswap_run_extend(ctx, batch, req))
+			return;
+		batch->run->next_run = req;
+	} else {
+		batch->runs = req;
+	}
+	req->run_units = req->sqe.units;
+	req->next_run = NULL;
 	batch->run = req;
 	batch->last = req;
+	batch->nr++;
 }
 
 static bool kvswap_write_may_start(struct kvswap_ctx *ctx, const struct kvswap_req *req)
 {
-	if (req->op == KVSWAP_OP_FLUSH)
+	if (req->sqe.op == KVSWAP_OP_FLUSH)
 		return !ctx->writes_started;
 	return ctx->writes_started < ctx->write_depth && !kvswap_req_blocked(ctx, req);
 }
@@ -234,7 +250,7 @@ static void kvswap_batch_move(struct kvswap_ctx *ctx, struct kvswap_batch *batch
 			      struct kvswap_req *req)
 {
 	list_del(&req->link);
-	ctx->stats.deferred += req->seq < batch->seq;
+	ctx->stats.deferred += req->taken_ns != batch->now;
 	kvswap_batch_add(ctx, batch, req);
 }
 
@@ -251,7 +267,7 @@ static void kvswap_batch_collect(struct kvswap_ctx *ctx, struct kvswap_batch *ba
 	list_for_each_entry_safe(req, next, &ctx->writes, link) {
 		if (!kvswap_write_may_start(ctx, req))
 			break;
-		if (!may_sleep && ctx->target.ops->slow_ops & BIT(req->op)) {
+		if (!may_sleep && ctx->target.ops->slow_ops & BIT(req->sqe.op)) {
 			queue_work(kvswap_wq, &ctx->work);
 			break;
 		}
@@ -260,14 +276,27 @@ static void kvswap_batch_collect(struct kvswap_ctx *ctx, struct kvswap_batch *ba
 	}
 }
 
-static void kvswap_batch_start(struct kvswap_ctx *ctx, struct kvswap_batch *batch)
+/* What submit_bio() would have done for each bio. Files account for themselves. */
+static void kvswap_batch_account(const struct kvswap_ctx *ctx, const struct kvswap_batch *batch)
 {
-	struct kvswap_req *req, *next;
+	if (ctx->target.ops->kind != KVSWAP_STORE_BLOCK)
+		return;
+	task_io_account_read(batch->read_units << KVSWAP_UNIT_SHIFT);
+	count_vm_events(PGPGIN, batch->read_units);
+	count_vm_events(PGPGOUT, batch->written_units);
+}
 
-	list_for_each_entry_safe(req, next, &batch->runs, link) {
-		trace_kvswap_issue(req);
-		ctx->target.ops->start(req);
-	}
+static void kvswap_batch_start(struct kvswap_ctx *ctx, const struct kvswap_batch *batch)
+{
+	struct kvswap_req *run;
+
+	if (!batch->nr)
+		return;
+	if (trace_kvswap_issue_enabled())
+		for (run = batch->runs; run; run = run->next_run)
+			trace_kvswap_issue(run);
+	kvswap_batch_account(ctx, batch);
+	ctx->target.ops->start(ctx, batch->runs, batch->nr);
 }
 
 /* Takes back what has not started: requests with this user_data, or all. */
@@ -278,10 +307,10 @@ static u32 kvswap_waiting_cancel(struct kvswap_ctx *ctx, struct list_head *waiti
 	u32 n = 0;
 
 	list_for_each_entry_safe(req, next, waiting, link) {
-		if (user_data && req->user_data != *user_data)
+		if (user_data && req->sqe.user_data != *user_data)
 			continue;
 		list_del(&req->link);
-		kvswap_req_put(ctx, req, -ECANCELED, now);
+		kvswap_req_complete(ctx, req, -ECANCELED, now);
 		n++;
 	}
 	ctx->stats.cancelled += n;
@@ -296,59 +325,70 @@ static int kvswap_cancel(struct kvswap_ctx *ctx, u64 user_data, u64 now)
 	return n ? 0 : -ENOENT;
 }
 
-static void kvswap_req_accept(struct kvswap_ctx *ctx, struct kvswap_batch *batch,
-			      const struct kvswap_sqe *sqe, u64 now)
+static void kvswap_write_accept(struct kvswap_ctx *ctx, struct kvswap_req *req, u8 traits)
 {
-	struct kvswap_req *req = kvswap_req_get(ctx, sqe, now);
-
-	if (kvswap_op_changes(req->op))
+	ctx->seq++;
+	if (traits & KVSWAP_CHANGES)
 		kvswap_pending_insert(req, &ctx->pending);
-	if (kvswap_op_writes(req->op))
-		list_add_tail(&req->link, &ctx->writes);
-	else if (kvswap_req_blocked(ctx, req))
+	list_add_tail(&req->link, &ctx->writes);
+}
+
+static void kvswap_req_accept(struct kvswap_ctx *ctx, struct kvswap_batch *batch,
+			      struct kvswap_req *req, u8 traits)
+{
+	ctx->free = req->next;
+	ctx->in_flight++;
+	req->started = false;
+	req->taken_ns = batch->now;
+	req->seq = ctx->seq;
+	if (traits & KVSWAP_QUEUES)
+		kvswap_write_accept(ctx, req, traits);
+	else if (!RB_EMPTY_ROOT(&ctx->pending.rb_root) && kvswap_req_blocked(ctx, req))
 		list_add_tail(&req->link, &ctx->parked);
 	else
 		kvswap_batch_add(ctx, batch, req);
 }
 
-/* One submission: refused or done at once, or accepted. */
-static void kvswap_sqe_take(struct kvswap_ctx *ctx, struct kvswap_batch *batch, u32 index, u64 now)
+/* One submission: refused or done at once, or accepted. There is a free request for each that may be in flight. */
+static void kvswap_sqe_take(struct kvswap_ctx *ctx, struct kvswap_batch *batch, u32 index)
 {
-	struct kvswap_sqe sqe;
+	struct kvswap_req *req = ctx->free;
+	struct kvswap_sqe *sqe = &req->sqe;
+	u8 traits;
 	int err;
 
-	kvswap_ring_copy(&ctx->ring, index, &sqe);
-	err = kvswap_sqe_check(ctx, &sqe);
-	trace_kvswap_submit(ctx, &sqe, err);
-	if (!err && sqe.op != KVSWAP_OP_NOP && sqe.op != KVSWAP_OP_CANCEL) {
-		kvswap_req_accept(ctx, batch, &sqe, now);
+	kvswap_ring_copy(&ctx->ring, index, sqe);
+	err = kvswap_sqe_check(ctx, sqe);
+	trace_kvswap_submit(ctx, sqe, err);
+	traits = err ? KVSWAP_WHOLE : kvswap_req_traits(req);
+	if (likely(!(traits & KVSWAP_WHOLE))) {
+		kvswap_req_accept(ctx, batch, req, traits);
 		return;
 	}
 	ctx->stats.refused += !!err;
-	if (!err && sqe.op == KVSWAP_OP_CANCEL)
-		err = kvswap_cancel(ctx, sqe.arg, now);
-	kvswap_ring_post(&ctx->ring, sqe.user_data, err, 0);
+	if (!err && sqe->op == KVSWAP_OP_CANCEL)
+		err = kvswap_cancel(ctx, sqe->arg, batch->now);
+	kvswap_ring_post(&ctx->ring, sqe->user_data, err, 0);
 }
 
 /* Takes up to n submissions as far as there is room for their completions. Returns how many, or an error. */
 static int kvswap_step_take(struct kvswap_ctx *ctx, struct kvswap_batch *batch, u32 n)
 {
 	u32 posted, completed, i;
-	u64 now = ktime_get_ns();
 	int err;
 
+	batch->now = ktime_get_ns();
 	spin_lock_irq(&ctx->lock);
 	err = kvswap_ring_completed(&ctx->ring, &completed);
 	if (err)
 		goto unlock;
 	posted = ctx->ring.cq_tail;
-	batch->seq = ctx->seq;
 	n = min(n, ctx->ring.entries - min(ctx->ring.entries, ctx->in_flight + completed));
 	for (i = 0; i < n; i++)
-		kvswap_sqe_take(ctx, batch, i, now);
+		kvswap_sqe_take(ctx, batch, i);
 	kvswap_batch_collect(ctx, batch, false);
-	if (ctx->ring.cq_tail != posted)
-		kvswap_ring_publish(ctx);
+	if (ctx->ring.cq_tail != posted && kvswap_ring_publish(&ctx->ring, ctx->in_flight))
+		kvswap_ring_wake(ctx);
 unlock:
 	spin_unlock_irq(&ctx->lock);
 	return err ? err : n;
@@ -356,7 +396,7 @@ unlock:
 
 static int kvswap_step(struct kvswap_ctx *ctx, u32 n)
 {
-	struct kvswap_batch batch = { .runs = LIST_HEAD_INIT(batch.runs) };
+	struct kvswap_batch batch = {};
 	int taken = kvswap_step_take(ctx, &batch, n);
 
 	if (taken > 0)
@@ -365,11 +405,25 @@ static int kvswap_step(struct kvswap_ctx *ctx, u32 n)
 	return taken;
 }
 
+static int kvswap_steps(struct kvswap_ctx *ctx, u32 n, u32 *submitted)
+{
+	while (n) {
+		int taken = kvswap_step(ctx, min(n, KVSWAP_STEP));
+
+		if (taken < 0)
+			return taken;
+		if (!taken)
+			return *submitted ? 0 : -EAGAIN;
+		n -= taken;
+		*submitted += taken;
+	}
+	return 0;
+}
+
 /* Takes up to n submissions. -EAGAIN: there were some, and no room for the completion of the first. */
 int kvswap_io_submit(struct kvswap_ctx *ctx, u32 n, u32 *submitted)
 {
 	struct blk_plug plug;
-	int taken = 0;
 	u32 there;
 	int err;
 
@@ -379,19 +433,11 @@ int kvswap_io_submit(struct kvswap_ctx *ctx, u32 n, u32 *submitted)
 	if (err)
 		goto unlock;
 	n = min(n, there);
-	kvswap_plug_start(&plug, n);
-	while (n) {
-		taken = kvswap_step(ctx, min(n, KVSWAP_STEP));
-		if (taken <= 0)
-			break;
-		n -= taken;
-		*submitted += taken;
-	}
-	blk_finish_plug(&plug);
-	if (taken < 0)
-		err = taken;
-	else if (n && !*submitted)
-		err = -EAGAIN;
+	if (n > KVSWAP_UNPLUGGED)
+		blk_start_plug(&plug);
+	err = kvswap_steps(ctx, n, submitted);
+	if (n > KVSWAP_UNPLUGGED)
+		blk_finish_plug(&plug);
 unlock:
 	mutex_unlock(&ctx->submit_lock);
 	return err;
@@ -401,7 +447,7 @@ unlock:
 void kvswap_io_done(struct kvswap_req *run, int result)
 {
 	struct kvswap_ctx *ctx = run->ctx;
-	bool writes = kvswap_op_writes(run->op);
+	bool writes = kvswap_req_traits(run) & KVSWAP_QUEUES;
 	u64 now = ktime_get_ns();
 	struct kvswap_req *next;
 	unsigned long flags;
@@ -409,18 +455,19 @@ void kvswap_io_done(struct kvswap_req *run, int result)
 	spin_lock_irqsave(&ctx->lock, flags);
 	for (; run; run = next) {
 		next = run->next;
-		kvswap_req_put(ctx, run, result, now);
+		kvswap_req_complete(ctx, run, result, now);
 	}
 	if (writes && !(list_empty(&ctx->writes) && list_empty(&ctx->parked)))
 		queue_work(kvswap_wq, &ctx->work);
-	kvswap_ring_publish(ctx);
+	if (kvswap_ring_publish(&ctx->ring, ctx->in_flight))
+		kvswap_ring_wake(ctx);
 	spin_unlock_irqrestore(&ctx->lock, flags);
 }
 
 static void kvswap_io_work(struct work_struct *work)
 {
 	struct kvswap_ctx *ctx = container_of(work, struct kvswap_ctx, work);
-	struct kvswap_batch batch = { .runs = LIST_HEAD_INIT(batch.runs), .seq = U64_MAX };
+	struct kvswap_batch batch = {};
 	struct blk_plug plug;
 
 	spin_lock_irq(&ctx->lock);

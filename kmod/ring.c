@@ -3,8 +3,7 @@
  * The two rings shared with user space: copying submissions out, posting completions, waking and waiting.
  *
  * User space may write anything into kvswap_sq at any time. Its two indices are read once and measured against ours,
- * an entry is copied once; kvswap_cq is never read back. cq_tail, wake_at and armed are under kvswap_ctx.lock, sq_head
- * under submit_lock.
+ * an entry is copied once; kvswap_cq is never read back.
  */
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
@@ -46,136 +45,123 @@ void kvswap_ring_free(struct kvswap_ring *ring)
 	vfree(ring->sq);
 }
 
-/* Submissions to be taken. The acquire pairs with the release of sq->tail in user space. */
-int kvswap_ring_submitted(const struct kvswap_ring *ring, u32 *n)
-{
-	*n = smp_load_acquire(&ring->sq->tail) - ring->sq_head;
-	return *n > ring->entries ? -EBADFD : 0;
-}
-
-/* Completions to be consumed; under kvswap_ctx.lock. The acquire pairs with the release of sq->cq_head. */
-int kvswap_ring_completed(const struct kvswap_ring *ring, u32 *n)
-{
-	*n = ring->cq_tail - smp_load_acquire(&ring->sq->cq_head);
-	return *n > ring->entries ? -EBADFD : 0;
-}
-
-u32 kvswap_ring_available(struct kvswap_ctx *ctx)
-{
-	u32 n;
-
-	spin_lock_irq(&ctx->lock);
-	if (kvswap_ring_completed(&ctx->ring, &n))
-		n = 0;
-	spin_unlock_irq(&ctx->lock);
-	return n;
-}
-
-/* The one read of an entry: what is checked afterwards is the copy. */
-void kvswap_ring_copy(const struct kvswap_ring *ring, u32 index, struct kvswap_sqe *sqe)
-{
-	const u64 *from = (const u64 *)&ring->sq->sqes[(ring->sq_head + index) & (ring->entries - 1)];
-	u64 *to = (u64 *)sqe;
-	int i;
-
-	for (i = 0; i < sizeof(*sqe) / sizeof(u64); i++)
-		to[i] = READ_ONCE(from[i]);
-}
-
-/* User space may reuse n entries more. Pairs with the acquire of cq->sq_head there. */
-void kvswap_ring_take(struct kvswap_ring *ring, u32 n)
-{
-	ring->sq_head += n;
-	smp_store_release(&ring->cq->sq_head, ring->sq_head);
-}
-
-/* Under kvswap_ctx.lock, as is kvswap_ring_publish(). */
-void kvswap_ring_post(struct kvswap_ring *ring, u64 user_data, int result, u64 latency_ns)
-{
-	struct kvswap_cqe *cqe = &ring->cq->cqes[ring->cq_tail++ & (ring->entries - 1)];
-
-	cqe->user_data = user_data;
-	cqe->result = result;
-	cqe->latency_ns = min_t(u64, latency_ns, U32_MAX);
-}
+/* Someone in kvswap_ring_wait(); on its stack and, under kvswap_ctx.lock, in the list. */
+struct kvswap_sleeper {
+	struct list_head link;
+	struct task_struct *task;
+	u32 target;
+};
 
 static bool kvswap_ring_reached(const struct kvswap_ctx *ctx, u32 target)
 {
 	return !ctx->in_flight || (s32)(ctx->ring.cq_tail - target) >= 0;
 }
 
+/* The index at which kvswap_ring_wake() has something to do: the nearest of all sleepers', or far away. */
+static void kvswap_ring_aim(struct kvswap_ring *ring)
+{
+	struct kvswap_sleeper *sleeper;
+
+	ring->wake_at = ring->cq_tail + S32_MAX;
+	list_for_each_entry(sleeper, &ring->sleepers, link)
+		if ((s32)(ring->wake_at - sleeper->target) > 0)
+			ring->wake_at = sleeper->target;
+	if (ring->polled && (s32)(ring->wake_at - ring->cq_tail) > 1)
+		ring->wake_at = ring->cq_tail + 1;
+}
+
 /*
- * Makes posted completions visible and wakes those whose count is reached. Waking under the lock is what lets
- * kvswap_ring_drain() free everything once it has had the lock.
+ * Wakes those whose count is reached. Under kvswap_ctx.lock; that nothing is touched after letting it go is what
+ * lets kvswap_ring_drain()'s caller free everything.
  */
-void kvswap_ring_publish(struct kvswap_ctx *ctx)
+void kvswap_ring_wake(struct kvswap_ctx *ctx)
 {
 	struct kvswap_ring *ring = &ctx->ring;
+	struct kvswap_sleeper *sleeper, *next;
 
-	/* Pairs with the acquire of cq->tail in user space. */
-	smp_store_release(&ring->cq->tail, ring->cq_tail);
-	if (ring->armed && kvswap_ring_reached(ctx, ring->wake_at)) {
-		ring->armed = false;
-		wake_up_all(&ring->wait);
+	list_for_each_entry_safe(sleeper, next, &ring->sleepers, link) {
+		if (!kvswap_ring_reached(ctx, sleeper->target))
+			continue;
+		list_del_init(&sleeper->link);
+		wake_up_process(sleeper->task);
 	}
+	if (ring->polled) {
+		ring->polled = false;
+		wake_up_all(&ring->poll);
+	}
+	kvswap_ring_aim(ring);
 }
 
-/* Sleepers share one threshold, the nearest; each looks for itself when woken and arms again. */
-static void kvswap_ring_arm(struct kvswap_ring *ring, u32 target)
+/* Until cq_tail is at target or nothing is in flight. Lets the lock go while it sleeps. */
+static int kvswap_ring_sleep(struct kvswap_ctx *ctx, u32 target, ktime_t *deadline,
+			     unsigned int state)
 {
-	if (!ring->armed || (s32)(ring->wake_at - target) > 0)
-		ring->wake_at = target;
-	ring->armed = true;
-}
-
-static bool kvswap_ring_reached_or_arm(struct kvswap_ctx *ctx, u32 target)
-{
-	bool reached;
-
-	spin_lock_irq(&ctx->lock);
-	reached = kvswap_ring_reached(ctx, target);
-	if (!reached)
-		kvswap_ring_arm(&ctx->ring, target);
-	spin_unlock_irq(&ctx->lock);
-	return reached;
-}
-
-/* Until cq_tail is at target or nothing is in flight. */
-int kvswap_ring_wait(struct kvswap_ctx *ctx, u32 target, u64 deadline_ns)
-{
-	ktime_t deadline = ns_to_ktime(min_t(u64, deadline_ns, KTIME_MAX));
-	DEFINE_WAIT(wait);
+	struct kvswap_sleeper self = { .task = current, .target = target };
 	int err = 0;
 
-	while (!err) {
-		prepare_to_wait(&ctx->ring.wait, &wait, TASK_INTERRUPTIBLE);
-		if (kvswap_ring_reached_or_arm(ctx, target))
-			break;
-		if (signal_pending(current))
+	if (kvswap_ring_reached(ctx, target))
+		return 0;
+	list_add_tail(&self.link, &ctx->ring.sleepers);
+	kvswap_ring_aim(&ctx->ring);
+	while (!err && !list_empty(&self.link)) {
+		set_current_state(state);
+		spin_unlock_irq(&ctx->lock);
+		if (signal_pending_state(state, current))
 			err = -EINTR;
-		else if (!schedule_hrtimeout(deadline_ns ? &deadline : NULL, HRTIMER_MODE_ABS))
-			err = kvswap_ring_reached_or_arm(ctx, target) ? 0 : -ETIME;
+		else if (!schedule_hrtimeout(deadline, HRTIMER_MODE_ABS))
+			err = -ETIME;
+		spin_lock_irq(&ctx->lock);
 	}
-	finish_wait(&ctx->ring.wait, &wait);
+	__set_current_state(TASK_RUNNING);
+	if (list_empty(&self.link))
+		return 0;
+	list_del(&self.link);
+	kvswap_ring_aim(&ctx->ring);
+	return err;
+}
+
+/* Until so many completions are there to be consumed (0: only looks), or nothing is in flight. */
+int kvswap_ring_wait(struct kvswap_ctx *ctx, u32 want, u64 deadline_ns, u32 *there)
+{
+	ktime_t deadline = ns_to_ktime(min_t(u64, deadline_ns, KTIME_MAX));
+	struct kvswap_ring *ring = &ctx->ring;
+	int err;
+
+	want = min(want, ring->entries);
+	spin_lock_irq(&ctx->lock);
+	err = kvswap_ring_completed(ring, there);
+	if (err || *there >= want)
+		goto unlock;
+	err = kvswap_ring_sleep(ctx, ring->cq_tail - *there + want, deadline_ns ? &deadline : NULL,
+				TASK_INTERRUPTIBLE);
+	if (kvswap_ring_completed(ring, there))
+		err = -EBADFD;
+unlock:
+	spin_unlock_irq(&ctx->lock);
 	return err;
 }
 
 /* Until nothing is in flight and the last completion has let go of the lock. */
 void kvswap_ring_drain(struct kvswap_ctx *ctx)
 {
-	wait_event(ctx->ring.wait, kvswap_ring_reached_or_arm(ctx, ctx->ring.cq_tail + S32_MAX));
+	spin_lock_irq(&ctx->lock);
+	while (ctx->in_flight)
+		kvswap_ring_sleep(ctx, ctx->ring.cq_tail + ctx->in_flight, NULL, TASK_UNINTERRUPTIBLE);
+	spin_unlock_irq(&ctx->lock);
 }
 
 /*
- * Are there completions? Arms in either case: an edge-triggered poller hears of the next one only by being woken.
+ * Are there completions? Asks to be woken in either case: an edge-triggered poller hears of the next one only so.
  */
 bool kvswap_ring_poll(struct kvswap_ctx *ctx)
 {
-	u32 n = 0;
+	u32 there;
+	bool ready;
 
 	spin_lock_irq(&ctx->lock);
-	kvswap_ring_completed(&ctx->ring, &n);
-	kvswap_ring_arm(&ctx->ring, ctx->ring.cq_tail + 1);
+	ready = !kvswap_ring_completed(&ctx->ring, &there) && there;
+	ctx->ring.polled = true;
+	kvswap_ring_aim(&ctx->ring);
 	spin_unlock_irq(&ctx->lock);
-	return n;
+	return ready;
 }

@@ -42,6 +42,7 @@ static int kvswap_target_range(struct kvswap_target *target, u64 offset, u64 byt
 		bytes = round_down(size - offset, target->block_bytes);
 	if (!bytes)
 		return -ERANGE;
+	target->block_mask = (target->block_bytes >> KVSWAP_UNIT_SHIFT) - 1;
 	target->first = offset >> KVSWAP_UNIT_SHIFT;
 	target->units = bytes >> KVSWAP_UNIT_SHIFT;
 	return 0;

@@ -41,7 +41,7 @@ static int kvswap_file_result(const struct kvswap_req *req, long ret)
 
 static void kvswap_file_data_done(struct kvswap_req *req, long ret)
 {
-	if (req->op == KVSWAP_OP_WRITE)
+	if (req->sqe.op == KVSWAP_OP_WRITE)
 		kvswap_write_end(&req->iocb);
 	kvswap_io_done(req, kvswap_file_result(req, ret));
 }
@@ -53,26 +53,26 @@ static KVSWAP_KI_COMPLETE(kvswap_file_complete, iocb, ret)
 
 static void kvswap_file_data(struct kvswap_req *req, struct file *file, loff_t pos)
 {
-	unsigned int dir = req->op == KVSWAP_OP_READ ? READ : WRITE;
+	unsigned int dir = req->sqe.op == KVSWAP_OP_READ ? READ : WRITE;
 	size_t bytes = (size_t)req->run_units << KVSWAP_UNIT_SHIFT;
 	struct kiocb *iocb = &req->iocb;
-	const struct bio_vec *vecs;
+	struct bio_vec *vecs;
 	struct iov_iter iter;
 	u32 skip, nr;
 	long ret;
 
-	vecs = kvswap_pool_range(&req->ctx->pool, req->arena, req->run_units, &req->vec, &skip, &nr);
+	vecs = kvswap_pool_range(&req->ctx->pool, req->sqe.arena, req->run_units, &req->vec, &skip, &nr);
 	iov_iter_bvec(&iter, dir, vecs, nr, skip + bytes);
 	iov_iter_advance(&iter, skip);
 	init_sync_kiocb(iocb, file);
 	iocb->ki_pos = pos;
 	iocb->ki_complete = kvswap_file_complete;
-	if (req->ioprio)
-		iocb->ki_ioprio = req->ioprio;
+	if (req->sqe.ioprio)
+		iocb->ki_ioprio = req->sqe.ioprio;
 	if (dir == READ) {
 		ret = vfs_iocb_iter_read(file, iocb, &iter);
 	} else {
-		if (req->flags & KVSWAP_SQE_FUA)
+		if (req->sqe.flags & KVSWAP_SQE_FUA)
 			iocb->ki_flags |= IOCB_DSYNC;
 		kvswap_write_begin(iocb);
 		ret = vfs_iocb_iter_write(file, iocb, &iter);
@@ -83,21 +83,21 @@ static void kvswap_file_data(struct kvswap_req *req, struct file *file, loff_t p
 
 static int kvswap_file_allocate(struct kvswap_req *req, struct file *file, loff_t pos, int mode)
 {
-	loff_t bytes = (loff_t)req->units << KVSWAP_UNIT_SHIFT;
+	loff_t bytes = (loff_t)req->sqe.units << KVSWAP_UNIT_SHIFT;
 	int err = vfs_fallocate(file, mode | FALLOC_FL_KEEP_SIZE, pos, bytes);
 
-	if (!err && req->flags & KVSWAP_SQE_FUA)
+	if (!err && req->sqe.flags & KVSWAP_SQE_FUA)
 		err = vfs_fsync_range(file, pos, pos + bytes - 1, 1);
 	return err;
 }
 
-static void kvswap_file_start(struct kvswap_req *req)
+static void kvswap_file_start_one(struct kvswap_req *req)
 {
 	struct kvswap_target *target = &req->ctx->target;
-	loff_t pos = (target->first + req->store) << KVSWAP_UNIT_SHIFT;
+	loff_t pos = (target->first + req->sqe.store) << KVSWAP_UNIT_SHIFT;
 	struct file *file = target->file;
 
-	switch (req->op) {
+	switch (req->sqe.op) {
 	case KVSWAP_OP_FLUSH:
 		kvswap_io_done(req, vfs_fsync_range(file, 0, LLONG_MAX, 1));
 		break;
@@ -109,6 +109,16 @@ static void kvswap_file_start(struct kvswap_req *req)
 		break;
 	default:
 		kvswap_file_data(req, file, pos);
+	}
+}
+
+static void kvswap_file_start(struct kvswap_ctx *ctx, struct kvswap_req *runs, u32 nr)
+{
+	struct kvswap_req *run, *next;
+
+	for (run = runs; run; run = next) {
+		next = run->next_run;
+		kvswap_file_start_one(run);
 	}
 }
 

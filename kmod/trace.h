@@ -57,17 +57,17 @@ TRACE_EVENT(kvswap_issue,
 	),
 	TP_fast_assign(
 		__entry->pid = req->ctx->pid;
-		__entry->op = req->op;
+		__entry->op = req->sqe.op;
 		__entry->units = req->run_units;
-		__entry->store = req->store;
+		__entry->store = req->sqe.store;
 	),
 	TP_printk("pid=%d %s store=%llu units=%u", __entry->pid, kvswap_show_op(__entry->op),
 		  __entry->store, __entry->units)
 );
 
 TRACE_EVENT(kvswap_complete,
-	TP_PROTO(const struct kvswap_req *req, u64 latency_ns),
-	TP_ARGS(req, latency_ns),
+	TP_PROTO(const struct kvswap_req *req, int result, u64 latency_ns),
+	TP_ARGS(req, result, latency_ns),
 	TP_STRUCT__entry(
 		__field(pid_t, pid)
 		__field(u8, op)
@@ -79,11 +79,11 @@ TRACE_EVENT(kvswap_complete,
 	),
 	TP_fast_assign(
 		__entry->pid = req->ctx->pid;
-		__entry->op = req->op;
-		__entry->units = req->units;
-		__entry->result = req->result;
-		__entry->store = req->store;
-		__entry->user_data = req->user_data;
+		__entry->op = req->sqe.op;
+		__entry->units = req->sqe.units;
+		__entry->result = result;
+		__entry->store = req->sqe.store;
+		__entry->user_data = req->sqe.user_data;
 		__entry->latency_ns = latency_ns;
 	),
 	TP_printk("pid=%d %s store=%llu units=%u user_data=%#llx result=%d latency_ns=%llu",
