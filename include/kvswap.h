@@ -225,7 +225,9 @@ int kvs_prefill_end(struct kvs *s);
  * Decode, one token of each of n_seqs sequences (all different), layers in order:
  * kvs_append(): k, v float [n_seqs][n_kv_heads][head_dim], the token enters the rolling buffer.
  * kvs_prefetch(): q_hat float [n_seqs][n_heads][head_dim], the estimated query of a coming layer; reads start,
- * nothing waits. Optional. kvs_attend(): q, out float [n_seqs][n_heads][head_dim]. The output is a function of
+ * nothing waits. kvs_select(): q float [n_seqs][n_heads][head_dim], the true query of a layer that has its token; what is
+ * missing is read while the caller does something else, a kvs_prefetch() of the next layer for one. Both are
+ * optional. kvs_attend(): q (that of kvs_select()), out float [n_seqs][n_heads][head_dim]. The output is a function of
  * the appended K and V, q and the settings alone; never of timing, slots or backend.
  * Errors as of prefill; -EDOM: K is not finite (the message names layer and token).
  */
@@ -233,6 +235,8 @@ int kvs_append(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *s
 	       const float *v);
 int kvs_prefetch(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs,
 		 const float *q_hat);
+int kvs_select(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs,
+	       const float *q);
 int kvs_attend(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *q,
 	       float *out);
 

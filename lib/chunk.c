@@ -109,6 +109,7 @@ static int settle(struct kvs *s, struct sequence *q)
 {
 	uint32_t n = s->geo.n_disk * s->geo.ring;
 
+	kvs_selection_drop(s, q);
 	for (uint32_t i = 0; i < n; i++)
 		while (q->writing[i]) {
 			int err = kvs_drain(s, 1);

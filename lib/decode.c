@@ -207,23 +207,102 @@ static void finish(const struct kvs *s, float *out)
 	}
 }
 
-static int attend_selected(struct kvs *s, struct sequence *q, uint32_t layer, struct attention *a)
+static struct selection *selection_of(const struct kvs *s, const struct sequence *q)
+{
+	return s->selections ? &s->selections[kvs_seq_index(s, q)] : NULL;
+}
+
+static uint32_t *selected_of(const struct kvs *s, const struct sequence *q, uint32_t *lists)
+{
+	return lists + kvs_seq_index(s, q) * s->geo.selected_groups;
+}
+
+/* A selection that nobody attended to gives its slots back. */
+void kvs_selection_drop(struct kvs *s, struct sequence *q)
+{
+	struct selection *sel = selection_of(s, q);
+
+	if (!sel || !sel->placed)
+		return;
+	kvs_unplace(s, s->disk[sel->layer], sel->n, selected_of(s, q, s->placed));
+	sel->placed = false;
+}
+
+/* The choice by the true query, into scratch.groups. */
+static int choose(struct kvs *s, struct sequence *q, uint32_t layer, const float *query,
+		  uint32_t *n)
 {
 	float coverage = 1;
-	uint32_t n;
 	int err = 0;
 
-	if (!take_estimate(s, q, layer, &n))
-		err = kvs_choose(s, q, layer, q->tokens[layer], a->query, 100, &n, &coverage);
+	if (!take_estimate(s, q, layer, n))
+		err = kvs_choose(s, q, layer, q->tokens[layer], query, 100, n, &coverage);
 	if (err)
 		return err;
 	s->step[s->disk[layer]]++;
 	s->stats.selections++;
 	s->stats.coverage_sum += (double)coverage;
-	s->stats.tokens_selected += (uint64_t)n * s->geo.rec.group;
-	return n ? kvs_visit_groups(s, q, layer, s->scratch.groups, n, s->scratch.score,
-				    attend_spans, a)
-		 : 0;
+	s->stats.tokens_selected += (uint64_t)*n * s->geo.rec.group;
+	return 0;
+}
+
+/* Slots of a layer that selections of other sequences hold. */
+static uint32_t held(const struct kvs *s, uint32_t layer)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->geo.n_seqs; i++)
+		if (s->selections[i].placed && s->selections[i].layer == layer)
+			n += s->selections[i].n;
+	return n;
+}
+
+static int select_one(struct kvs *s, struct sequence *q, uint32_t layer, const float *query)
+{
+	struct selection *sel = selection_of(s, q);
+	uint32_t n, *groups = selected_of(s, q, s->selected);
+	int err;
+
+	kvs_selection_drop(s, q);
+	if (!q->tokens[layer] || held(s, layer) + s->geo.selected_groups > s->geo.reuse)
+		return 0;
+	err = choose(s, q, layer, scale_query(s, query), &n);
+	if (err)
+		return err;
+	memcpy(groups, s->scratch.groups, n * sizeof(*groups));
+	*sel = (struct selection){ layer, q->tokens[layer], n, true };
+	return kvs_place_groups(s, q, layer, groups, n, s->scratch.score,
+				selected_of(s, q, s->placed));
+}
+
+int kvs_select(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *seqs, const float *q)
+{
+	size_t row = (size_t)s->geo.rec.n_heads * s->geo.rec.head_dim;
+	int err = check_call(s, layer, n_seqs, seqs);
+
+	if (err || s->window[layer] || !s->selections)
+		return err;
+	for (uint32_t i = 0; !err && i < n_seqs; i++)
+		err = select_one(s, &s->seqs[seqs[i]], layer, q + i * row);
+	return err;
+}
+
+static int attend_selected(struct kvs *s, struct sequence *q, uint32_t layer, struct attention *a)
+{
+	struct selection *sel = selection_of(s, q);
+	uint32_t n;
+	int err;
+
+	if (sel && sel->placed && sel->layer == layer && sel->n_tokens == q->tokens[layer]) {
+		sel->placed = false;
+		return kvs_visit_placed(s, q, layer, selected_of(s, q, s->selected), sel->n,
+					selected_of(s, q, s->placed), attend_spans, a);
+	}
+	err = choose(s, q, layer, a->query, &n);
+	if (err || !n)
+		return err;
+	return kvs_visit_groups(s, q, layer, s->scratch.groups, n, s->scratch.score, attend_spans,
+				a);
 }
 
 static int attend_one(struct kvs *s, struct sequence *q, uint32_t layer, const float *query,

@@ -283,6 +283,11 @@ uint32_t kvs_parts(const struct geometry *g, const struct kvs_config *cfg,
 	}
 	if (g->basis)
 		PART(MEM_METADATA, (uint64_t)g->n_disk * g->basis_bytes, basis);
+	if (g->selected_groups) {
+		PART(MEM_METADATA, g->n_seqs, selections);
+		PART(MEM_METADATA, (uint64_t)g->n_seqs * g->selected_groups, selected);
+		PART(MEM_METADATA, (uint64_t)g->n_seqs * g->selected_groups, placed);
+	}
 	if (g->estimate_groups) {
 		PART(MEM_METADATA, g->n_seqs * KVS_ESTIMATES, estimates);
 		PART(MEM_METADATA, (uint64_t)g->n_seqs * KVS_ESTIMATES * g->estimate_groups,
@@ -390,8 +395,8 @@ static int divide(struct geometry *g, const struct kvs_config *cfg, const struct
 	return 0;
 }
 
-static int set_predictor(const struct kvs_settings *t, struct geometry *g, struct kvs_predictor *p,
-			 char *message)
+static int set_predictor(enum kvs_where where, const struct kvs_settings *t, struct geometry *g,
+			 struct kvs_predictor *p, char *message)
 {
 	int err;
 
@@ -412,6 +417,7 @@ static int set_predictor(const struct kvs_settings *t, struct geometry *g, struc
 	g->scored = g->select < g->max_groups && p->ops != &kvs_predict_window;
 	g->basis = g->scored && p->ops->needs_basis;
 	g->block_bytes = g->scored ? round_up(p->ops->block_bytes(p), 64) : 0;
+	g->selected_groups = g->scored && where == KVS_DISK ? g->select : 0;
 	g->estimate_groups = g->scored && t->no_correct ? g->select : 0;
 	g->basis_bytes = g->basis ? round_up(p->ops->basis_bytes(p), 64) : 0;
 	return 0;
@@ -462,7 +468,7 @@ int kvs_geometry(const struct kvs_config *cfg, const struct kvs_store *store,
 		return refuse(message, -EINVAL,
 			      "%u sequences of %u tokens in groups of %u: too many records",
 			      geo->n_seqs, geo->n_ctx, geo->rec.group);
-	err = set_predictor(set, geo, predictor, message);
+	err = set_predictor(cfg->where, set, geo, predictor, message);
 	if (err)
 		return err;
 	err = divide(geo, &resolved, predictor, &smallest);

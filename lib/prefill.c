@@ -45,6 +45,8 @@ static int settle_all(struct kvs *s)
 {
 	int err = s->io ? kvs_drain(s, 0) : 0;
 
+	for (uint32_t i = 0; i < s->geo.n_seqs; i++)
+		kvs_selection_drop(s, &s->seqs[i]);
 	while (!err && s->io && s->io->in_flight)
 		err = kvs_drain(s, 1);
 	return err;

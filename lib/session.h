@@ -7,6 +7,7 @@
  *   chunk.c     chunks and sequences
  *   reuse.c     the slots of a layer: who is in, who goes
  *   fetch.c     records to memory and back: requests, completions, checks
+ *   visit.c     groups through slots, read ahead or when they are wanted
  *   select.c    metadata, scores, the choice of groups
  *   decode.c    append, prefetch, attend
  *   prefill.c   layer-major prefill
@@ -47,9 +48,10 @@ struct geometry {
 	uint32_t record_sectors; /* padded to the logical block */
 	uint32_t chunk_tokens, groups_per_chunk;
 	uint32_t chunks_per_seq, n_chunks;
-	uint32_t max_groups; /* of one sequence and layer */
-	uint32_t select;     /* M, groups; >= max_groups: all */
-	uint32_t forced;     /* groups of the sinks */
+	uint32_t max_groups;	  /* of one sequence and layer */
+	uint32_t select;	  /* M, groups; >= max_groups: all */
+	uint32_t selected_groups; /* most that are chosen; 0: no choice is made, or none on disk */
+	uint32_t forced;	  /* groups of the sinks */
 	uint32_t
 		estimate_groups; /* most that an estimate is kept of; 0 when the true query corrects */
 	uint32_t recent;	 /* tokens */
@@ -91,6 +93,12 @@ struct sequence {
 /* What the estimated query chose, kept for attention when the true one does not correct it. */
 struct estimate {
 	uint32_t layer, n_tokens, n;
+};
+
+/* What the true query chose, pinned until it is attended to. */
+struct selection {
+	uint32_t layer, n_tokens, n;
+	bool placed;
 };
 
 #define KVS_ESTIMATES 4u /* layers that a sequence may be read ahead */
@@ -161,13 +169,15 @@ struct kvs {
 	struct sequence *seqs;
 	uint32_t *seq_tokens, *seq_chunks; /* what the sequences' pointers point into */
 	uint8_t *seq_writing;
-	struct slot *slots;	    /* [n_disk][R] */
-	uint32_t *reading;	    /* [n_disk] slots being read */
-	uint32_t *step;		    /* [n_disk] */
-	struct estimate *estimates; /* [n_seqs][KVS_ESTIMATES], with no_correct */
-	uint32_t *estimated;	    /* [n_seqs][KVS_ESTIMATES][estimate_groups] groups */
-	uint8_t *basis;		    /* [n_disk] packed */
-	uint8_t *trained;	    /* [n_disk] */
+	struct slot *slots;	      /* [n_disk][R] */
+	uint32_t *reading;	      /* [n_disk] slots being read */
+	uint32_t *step;		      /* [n_disk] */
+	struct selection *selections; /* [n_seqs], unless everything is selected */
+	uint32_t *selected, *placed;  /* [n_seqs][selected_groups] groups and their places */
+	struct estimate *estimates;   /* [n_seqs][KVS_ESTIMATES], with no_correct */
+	uint32_t *estimated;	      /* [n_seqs][KVS_ESTIMATES][estimate_groups] groups */
+	uint8_t *basis;		      /* [n_disk] packed */
+	uint8_t *trained;	      /* [n_disk] */
 	struct scratch scratch;
 	struct prefill pre;
 	struct kvs_stats stats;
@@ -280,11 +290,21 @@ int kvs_ring_write(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t g
 int kvs_ring_wait(struct kvs *s, struct sequence *q, uint32_t dl, uint32_t group);
 int kvs_record_copy(struct kvs *s, uint32_t dl, uint64_t from, uint64_t to);
 int kvs_read_sync(struct kvs *s, uint64_t record, uint64_t sector);
+struct kvs_io_request kvs_record_request(struct kvs *s, enum kvs_io_op op,
+					 enum kvs_io_urgency urgency, uint64_t record,
+					 uint64_t sector, uint64_t tag);
+
+/* visit.c */
 int kvs_ahead(struct kvs *s, struct sequence *q, uint32_t layer, const uint32_t *groups,
 	      uint32_t n);
-/* Visits groups (ascending) in order, through slots, as many at a time as there are; scores may be NULL. */
+/* Visits groups (ascending) in order, through slots, as many at a time as there are; scores (by group) count as use. */
 int kvs_visit_groups(struct kvs *s, struct sequence *q, uint32_t layer, const uint32_t *groups,
 		     uint32_t n, const float *scores, kvs_visit_fn visit, void *arg);
+int kvs_place_groups(struct kvs *s, struct sequence *q, uint32_t layer, const uint32_t *groups,
+		     uint32_t n, const float *scores, uint32_t *place);
+int kvs_visit_placed(struct kvs *s, struct sequence *q, uint32_t layer, const uint32_t *groups,
+		     uint32_t n, uint32_t *place, kvs_visit_fn visit, void *arg);
+void kvs_unplace(struct kvs *s, uint32_t dl, uint32_t n, const uint32_t *place);
 
 #define KVS_TAG_SLOT 1u
 #define KVS_TAG_RING 2u
@@ -311,6 +331,7 @@ uint32_t kvs_rolling_spans(struct kvs *s, struct sequence *q, uint32_t layer, ui
 			   struct kvs_span *out);
 
 /* decode.c */
+void kvs_selection_drop(struct kvs *s, struct sequence *q);
 void kvs_record_put(const struct kvs *s, void *record, uint32_t t, const float *k, const float *v);
 
 #endif

@@ -100,6 +100,8 @@ static int step(struct kvs *s, uint32_t seq, uint32_t t, float *out)
 
 	for (uint32_t l = 0; !err && l < LAYERS; l++) {
 		err = kvs_append(s, l, 1, &seq, key(l, t), value(l, t));
+		if (!err && t % 3)
+			err = kvs_select(s, l, 1, &seq, query(l, t));
 		if (!err && l + 1 < LAYERS)
 			err = kvs_prefetch(s, l + 1, 1, &seq, query(l + 1, t));
 		memset(out + (size_t)l * ROW, 0xcc, ROW * sizeof(float));
@@ -353,6 +355,7 @@ START_TEST(forks_are_independent)
 		for (uint32_t l = 0; l < LAYERS; l++) {
 			ok(s, kvs_append(s, l, 1, &fork, key(l, t + 700), value(l, t + 700)));
 			ok(s, kvs_attend(s, l, 1, &fork, query(l, t), b));
+			ok(s, kvs_select(s, l, 1, &fork, query(l, t))); /* never attended to */
 		}
 		ok(s, step(s, seq, t, a));
 		ok(s, step(s, lone, t, b));
@@ -401,6 +404,7 @@ START_TEST(batch_equals_one_by_one)
 			}
 			ok(s, kvs_append(s, l, 3, seqs, k, v));
 			ok(s, kvs_prefetch(s, l, 3, seqs, q));
+			ok(s, kvs_select(s, l, 3, seqs, q));
 			ok(s, kvs_attend(s, l, 3, seqs, q, out));
 			ck_assert(!memcmp(out + ROW, one + (size_t)l * ROW, sizeof(float) * ROW));
 		}

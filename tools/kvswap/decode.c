@@ -149,6 +149,8 @@ static int step_layer(struct decode *d, uint32_t layer, const uint32_t *seqs, bo
 		return rc;
 	if (kvs_append(d->kvs, layer, n, seqs, d->rows.k, d->rows.v))
 		return report_fail("%s", kvs_message(d->kvs));
+	if (ahead && kvs_select(d->kvs, layer, n, seqs, d->rows.q))
+		return report_fail("%s", kvs_message(d->kvs));
 	rc = ahead ? read_ahead(d, layer + 1, seqs) : DONE;
 	if (rc)
 		return rc;
