@@ -261,7 +261,8 @@ install: all
 	for m in $(wildcard man/*.[1-8]); do \
 		install -D -m 644 -t $(D)/share/man/man$${m##*.} $$m || exit 1; done
 	$(if $(wildcard udev/*.rules),install -D -m 644 -t $(D)/lib/udev/rules.d $(wildcard udev/*.rules))
-	$(if $(wildcard completion/*),install -D -m 644 -t $(D)/share/bash-completion/completions $(wildcard completion/*))
+	for c in $(wildcard tools/*/*.bash); do \
+		install -D -m 644 $$c $(D)/share/bash-completion/completions/$$(basename $$c .bash) || exit 1; done
 
 dist:
 	@mkdir -p build

@@ -56,10 +56,8 @@ static int cell(struct probe *p, struct measure *m, enum measure_kind kind, uint
 	struct cell *c = &cells->cell[cells->n];
 	int err = measure_cell(m, kind, bytes, depth, c);
 
-	if (err == -EINTR) {
-		p->interrupted = true;
-		return INTERRUPTED;
-	}
+	if (err == -EINTR)
+		return interrupt_check();
 	if (err)
 		return report_fail("%s: %s", p->target.measured, m->message);
 	cells->n++;
@@ -106,10 +104,8 @@ static int measure_writes(struct probe *p, struct measure *m, const struct probe
 
 	show_progress(o, "writes", MEASURE_BYTES_MAX, 8, 0);
 	err = measure_fill(m, o->seconds / 2, &p->writes.cell[0]);
-	if (err == -EINTR) {
-		p->interrupted = true;
-		return INTERRUPTED;
-	}
+	if (err == -EINTR)
+		return interrupt_check();
 	if (err)
 		return report_fail("%s: %s", p->target.measured, m->message);
 	p->writes.n = 1;

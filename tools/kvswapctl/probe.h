@@ -16,7 +16,6 @@ struct probe {
 	struct cells reads, writes, mixed;
 	struct warnings warnings;
 	const char *backend;
-	bool interrupted;
 };
 
 struct probe_options {
