@@ -197,6 +197,19 @@ static_assert(sizeof(struct kvswap_cqe) == 16);
 static_assert(offsetof(struct kvswap_sq, cq_head) == 64 && offsetof(struct kvswap_sq, sqes) == 128);
 static_assert(offsetof(struct kvswap_cq, sq_head) == 64 && offsetof(struct kvswap_cq, cqes) == 128);
 
+/*
+ * The first part is copied with a size that the compiler knows and holds all of ENTER, which is called for every batch.
+ */
+#define KVSWAP_ARG_FIRST 32u
+
+static int kvswap_arg_rest(union kvswap_arg *arg, u32 size, void __user *user, u32 user_size)
+{
+	if (size == user_size && size == KVSWAP_ARG_FIRST)
+		return 0;
+	return copy_struct_from_user((u8 *)arg + KVSWAP_ARG_FIRST, size - KVSWAP_ARG_FIRST,
+				     user + KVSWAP_ARG_FIRST, user_size - KVSWAP_ARG_FIRST);
+}
+
 /* ENTER reports how far it came with these, too. */
 static bool kvswap_ioctl_answers(int err)
 {
@@ -212,19 +225,20 @@ static long kvswap_ioctl(struct file *file, unsigned int cmd, unsigned long uarg
 	u32 size;
 	int err;
 
+	BUILD_BUG_ON(sizeof(arg.enter) != KVSWAP_ARG_FIRST);
 	if (nr >= ARRAY_SIZE(kvswap_ioctls))
 		return -ENOTTY;
 	ioctl = &kvswap_ioctls[array_index_nospec(nr, ARRAY_SIZE(kvswap_ioctls))];
 	if (ioctl->cmd != cmd)
 		return -ENOTTY;
-	if (get_user(size, (u32 __user *)user))
+	if (copy_from_user(&arg, user, KVSWAP_ARG_FIRST))
 		return -EFAULT;
+	size = arg.size;
 	if (size < ioctl->min_size || size > PAGE_SIZE)
 		return -EINVAL;
-	err = copy_struct_from_user(&arg, ioctl->size, user, size);
+	err = kvswap_arg_rest(&arg, ioctl->size, user, size);
 	if (err)
 		return err;
-	arg.size = size;
 	err = ioctl->run(file->private_data, &arg);
 	if (kvswap_ioctl_answers(err) && copy_to_user(user, &arg, min(size, ioctl->size)))
 		return -EFAULT;

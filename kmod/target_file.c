@@ -61,6 +61,10 @@ static void kvswap_file_data(struct kvswap_req *req, struct file *file, loff_t p
 	u32 skip, nr;
 	long ret;
 
+	if (pos + bytes > i_size_read(file_inode(file))) {
+		kvswap_io_done(req, -EIO);
+		return;
+	}
 	vecs = kvswap_pool_range(&req->ctx->pool, req->sqe.arena, req->run_units, &req->vec, &skip, &nr);
 	iov_iter_bvec(&iter, dir, vecs, nr, skip + bytes);
 	iov_iter_advance(&iter, skip);

@@ -221,8 +221,9 @@ static void phase(struct side *side, const char *kind, uint32_t bytes, uint32_t 
 {
 	struct piece pieces[DEPTH];
 	uint64_t seed = 88172645463325252ull;
+	int batches = depth == 1 ? 8 * BATCHES : BATCHES;
 
-	for (int i = 0; i < WARM + BATCHES; i++) {
+	for (int i = 0; i < WARM + batches; i++) {
 		uint32_t n = lay_out(pieces, bytes, depth, run, joined, &seed);
 
 		memset(side->arena, 0xcc, (size_t)depth * bytes);
@@ -233,7 +234,7 @@ static void phase(struct side *side, const char *kind, uint32_t bytes, uint32_t 
 		verify(side, pieces, n, patterned);
 	}
 	mark_dump();
-	printf("PHASE %s%s %s %u %u %u %u\n", side->name, joined ? "_joined" : "", kind, bytes, depth, run, BATCHES * depth);
+	printf("PHASE %s%s %s %u %u %u %u\n", side->name, joined ? "_joined" : "", kind, bytes, depth, run, batches * depth);
 	fflush(stdout);
 }
 
