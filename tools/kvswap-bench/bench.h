@@ -16,6 +16,7 @@ struct bench {
 	uint32_t depth;	 /* tokens before the ones that are timed */
 	uint32_t steps;	 /* tokens of a burst of decode */
 	uint32_t repeat; /* times that each side is measured */
+	bool no_llama;	 /* our sides only */
 	uint32_t extra;	 /* tokens that the steps of all bursts take, beyond depth */
 };
 

@@ -93,7 +93,7 @@ static int fill_all(struct decode_bench *d)
 		rc = fill(d, &ours[ENGINE_DENSE], ENGINE_DENSE);
 	if (!rc)
 		rc = sides_start_llama(&d->sides);
-	if (!rc)
+	if (!rc && d->sides.n_llama)
 		rc = fill(d, &d->sides.llama[0], ENGINE_LLAMA);
 	return rc ? rc : share_state(d);
 }
@@ -114,23 +114,33 @@ static int measure(struct decode_bench *d)
 	return rc ? rc : sides_info(s, ENGINE_DISK, &d->info);
 }
 
+/* NULL: not measured. */
 static const struct series *best(struct decode_bench *d, enum engine_kind kind, enum worker_op op)
 {
-	return &sides_best(&d->sides, kind, op)->series;
+	struct side *side = sides_best(&d->sides, kind, op);
+
+	return side ? &side->series : NULL;
+}
+
+static void add_ratio(struct results *r, const char *name, const struct series *a,
+		      const struct series *b)
+{
+	if (a && b)
+		results_add(r, ratio_of(name, a, b));
 }
 
 static void add_ratios(struct decode_bench *d, struct results *r)
 {
-	const struct series *disk = best(d, ENGINE_DISK, WORKER_DEEP),
-			    *zero = best(d, ENGINE_DISK, WORKER_ZERO);
+	const struct series *disk = best(d, ENGINE_DISK, WORKER_DEEP);
+	const struct series *zero = best(d, ENGINE_DISK, WORKER_ZERO);
 
 	results_add(r, ratio_plain("kv_full_over_resident", "bytes", (double)d->info.full_bytes,
 				   (double)d->info.resident_peak));
-	results_add(r, ratio_of("decode_over_depth0", disk, zero));
-	results_add(r, ratio_of("decode_over_llamacpp", disk, best(d, ENGINE_LLAMA, WORKER_DEEP)));
-	results_add(r, ratio_of("depth0_over_llamacpp", zero, best(d, ENGINE_LLAMA, WORKER_ZERO)));
-	results_add(r, ratio_of("disk_over_memory", disk, best(d, ENGINE_MEMORY, WORKER_DEEP)));
-	results_add(r, ratio_of("decode_over_dense", disk, best(d, ENGINE_DENSE, WORKER_DEEP)));
+	add_ratio(r, "decode_over_depth0", disk, zero);
+	add_ratio(r, "decode_over_llamacpp", disk, best(d, ENGINE_LLAMA, WORKER_DEEP));
+	add_ratio(r, "depth0_over_llamacpp", zero, best(d, ENGINE_LLAMA, WORKER_ZERO));
+	add_ratio(r, "disk_over_memory", disk, best(d, ENGINE_MEMORY, WORKER_DEEP));
+	add_ratio(r, "decode_over_dense", disk, best(d, ENGINE_DENSE, WORKER_DEEP));
 }
 
 static void json_more(struct json *j, const void *arg)

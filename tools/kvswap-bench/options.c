@@ -7,6 +7,7 @@
 #include "args.h"
 #include "bench.h"
 #include "kvswap/report.h"
+#include "stats.h"
 
 #define DEFAULT_TEXT "tests/data/moby_dick.txt"
 #define DEFAULT_DEPTH 7000
@@ -26,6 +27,7 @@ static const char help[] =
 	"  -t, --threads N         of our side; the other side has the best count up to it (1)\n"
 	"      --steps N           tokens of a burst of decode (32)\n"
 	"      --repeat N          times that each side is measured (7; 3 for prefill)\n"
+	"      --no-llama          our sides only: libllama takes long to read a long prompt\n"
 	"      --budget SIZE, --store PATH, --backend NAME, --select N, --group G, --reuse N,\n"
 	"      --predictor NAME, --rank R, --profile NAME ...\n"
 	"                          as in `kvswap run`\n"
@@ -106,7 +108,8 @@ enum parsed bench_parse(struct bench *b, int argc, char **argv)
 {
 	const struct arg args[] = {
 		{ .name = "--steps", .number = &b->steps, .min = 1, .max = 100000 },
-		{ .name = "--repeat", .number = &b->repeat, .min = 1, .max = 1000 },
+		{ .name = "--repeat", .number = &b->repeat, .min = 1, .max = MOST_REPEATS },
+		{ .name = "--no-llama", .flag = &b->no_llama },
 	};
 	char **copy;
 	int n = argc, rc;

@@ -49,6 +49,8 @@ static int try_llama(struct prefill_bench *p)
 	struct side *best;
 	int rc = DONE;
 
+	if (!s->n_llama)
+		return DONE;
 	sides_add_llama(s, WORKER_FILL);
 	for (uint32_t i = 0; !rc && i < (s->n > 1 ? TRIALS : 1); i++)
 		rc = sides_measure(s, i, n);
@@ -85,6 +87,7 @@ static int show(struct prefill_bench *p)
 {
 	const struct series *series[MOST_SIDES];
 	const struct series *disk = &sides_best(&p->sides, ENGINE_DISK, WORKER_FILL)->series;
+	const struct side *llama;
 	char title[256];
 	struct results r = {
 		.argc = p->bench.argc,
@@ -98,8 +101,9 @@ static int show(struct prefill_bench *p)
 
 	for (uint32_t n = 0; n < p->sides.n; n++)
 		series[r.n_series++] = &p->sides.side[n].series;
-	results_add(&r, ratio_of("prefill_over_llamacpp", disk,
-				 &sides_best(&p->sides, ENGINE_LLAMA, WORKER_FILL)->series));
+	llama = sides_best(&p->sides, ENGINE_LLAMA, WORKER_FILL);
+	if (llama)
+		results_add(&r, ratio_of("prefill_over_llamacpp", disk, &llama->series));
 	results_add(&r, ratio_of("prefill_disk_over_dense", disk,
 				 &sides_best(&p->sides, ENGINE_DENSE, WORKER_FILL)->series));
 	snprintf(title, sizeof(title), "%s, %u layers; KV cache by %s, %s; kernels %s",

@@ -63,7 +63,10 @@ static bool plain(const char *word)
 /* The command line as a shell would take it again. A buffer that is too small cuts it. */
 static void command_line(const struct results *r, char *out, size_t bytes)
 {
-	size_t n = (size_t)snprintf(out, bytes, "kvswap-bench");
+	const char *kernels = getenv("KVSWAP_KERNELS");
+	size_t n =
+		(size_t)snprintf(out, bytes, "%s%s%skvswap-bench", kernels ? "KVSWAP_KERNELS=" : "",
+				 kernels ? kernels : "", kernels ? " " : "");
 
 	for (int i = 0; i < r->argc && n < bytes; i++) {
 		const char *quote = plain(r->argv[i]) ? "" : "'";

@@ -25,7 +25,7 @@ int sides_start(struct sides *s, enum engine_kind kind, char *const *more)
 
 int sides_start_llama(struct sides *s)
 {
-	uint32_t n = n_policies(s);
+	uint32_t n = s->bench->no_llama ? 0 : n_policies(s);
 	int rc = DONE;
 
 	while (!rc && s->n_llama < n) {
