@@ -19,11 +19,11 @@ look_ups() { gguf_python scripts/recall-prompt.py "$1" "$2" "$3" "$4" "$TMP/$5";
 # text BYTES NAME: the beginning of the book in $TMP/NAME.
 text() { head -c "$1" $text_file >"$TMP/$2"; }
 
-# run NAME OPTIONS: must work; leaves $TMP/NAME.json, .f32 (logits) and .err.
+# run NAME OPTIONS: must work, on one thread unless -t says more; leaves $TMP/NAME.json, .f32 (logits) and .err.
 run() {
     local name=$1
     shift
-    "$KVSWAP" run "$@" --json --logits "$TMP/$name.f32" >"$TMP/$name.json" 2>"$TMP/$name.err" ||
+    "$KVSWAP" run -t 1 "$@" --json --logits "$TMP/$name.f32" >"$TMP/$name.json" 2>"$TMP/$name.err" ||
         fail "kvswap run $*: status $?: $(tail -n 3 "$TMP/$name.err")"
 }
 
