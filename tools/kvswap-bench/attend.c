@@ -207,7 +207,7 @@ int attend_main(int argc, char **argv)
 		snprintf(b->series[i].name, sizeof(b->series[i].name), "%s", sides[i].name);
 		b->series[i].unit = "layers/s";
 	}
-	results_note_load();
+	results_start();
 	rc = open_all(b);
 	if (!rc)
 		rc = measure(b);

@@ -189,7 +189,7 @@ static int run(struct decode_bench *d)
 	if (rc)
 		return rc;
 	rc = open_state(d);
-	results_note_load();
+	results_start();
 	if (!rc)
 		rc = fill_all(d);
 	if (!rc)

@@ -246,8 +246,7 @@ static int run(struct io_bench *b)
 
 	if (!rc)
 		rc = open_sides(b);
-	if (!rc)
-		results_note_load();
+	results_start();
 	if (!rc)
 		rc = measure(b);
 	if (!rc)

@@ -118,7 +118,7 @@ static int run(struct prefill_bench *p)
 
 	if (rc)
 		return rc;
-	results_note_load();
+	results_start();
 	rc = start(p);
 	if (!rc)
 		rc = measure(p);

@@ -15,22 +15,20 @@ void results_add(struct results *r, struct ratio ratio)
 		r->ratios[r->n_ratios++] = ratio;
 }
 
-static double load_average(void)
-{
-	double load = 0;
+static double load; /* of the machine without us */
 
-	return getloadavg(&load, 1) == 1 ? load : 0;
+void results_start(void)
+{
+	if (getloadavg(&load, 1) != 1)
+		load = 0;
 }
 
-void results_note_load(void)
+static void note_load(void)
 {
-	double load = load_average();
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-
 	if (load > 0.5)
 		report_note(
-			"the machine is busy (load %.1f on %ld processors): compare ratios, not figures",
-			load, cpus);
+			"the machine was busy (load %.1f on %ld processors): compare ratios, not figures",
+			load, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 static void processor(char *out, size_t bytes)
@@ -122,7 +120,7 @@ static void json_machine(struct json *j)
 	json_open(j, "machine", '{');
 	json_text(j, "processor", name);
 	json_uint(j, "processors", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
-	json_number(j, "load", load_average());
+	json_number(j, "load", load);
 	json_close(j, '}');
 }
 
@@ -180,5 +178,6 @@ int results_write(const struct results *r)
 		write_json(r);
 	else
 		write_table(r);
+	note_load();
 	return fflush(stdout) || ferror(stdout) ? report_fail("cannot write to stdout") : DONE;
 }

@@ -26,12 +26,11 @@ struct results {
 };
 
 void results_add(struct results *r, struct ratio ratio);
-int results_write(const struct results *r);
-
 /*
- * Where it was measured: a note on stderr when other work is going on, which moves every
- * figure.
+ * Before anything is measured: other work on the machine moves every figure, and
+ * results_write() says so.
  */
-void results_note_load(void);
+void results_start(void);
+int results_write(const struct results *r);
 
 #endif

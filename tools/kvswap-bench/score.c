@@ -346,7 +346,7 @@ int score_main(int argc, char **argv)
 		snprintf(b->series[i].name, sizeof(b->series[i].name), "%s", sides[i].name);
 		b->series[i].unit = "layers/s";
 	}
-	results_note_load();
+	results_start();
 	rc = open_all(b);
 	if (!rc)
 		rc = measure(b);
