@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * See publish.h. One thread writes, any number of processes read: a sequence number that is odd during a
- * write, release before and after the counters, acquire in the reader.
+ * write. Each counter is stored with release, so that who sees it sees the odd number before it too, and loaded
+ * with acquire, so that the number is looked at again after it.
  */
 #include "publish.h"
 
@@ -189,7 +190,7 @@ int kvs_publish_open(const char *dir, const struct kvs_page_head *head, struct k
 
 static void set(struct kvs_page *page, enum kvs_counter which, uint64_t value)
 {
-	__atomic_store_n(&page->counters[which], value, __ATOMIC_RELAXED);
+	__atomic_store_n(&page->counters[which], value, __ATOMIC_RELEASE);
 }
 
 static void set_counters(struct kvs_page *page, const struct kvs_stats *s)
@@ -227,8 +228,6 @@ void kvs_publish_update(struct kvs_publisher *p, const struct kvs_stats *stats, 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	seq = __atomic_load_n(&p->page->seq, __ATOMIC_RELAXED);
 	__atomic_store_n(&p->page->seq, seq + 1, __ATOMIC_RELAXED);
-	/* The odd number is seen before any counter changes; pairs with the reader's fence. */
-	__atomic_thread_fence(__ATOMIC_RELEASE);
 	set(p->page, KVS_COUNT_UPDATED_NS,
 	    (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
 	set(p->page, KVS_COUNT_STEPS, steps);
@@ -280,8 +279,7 @@ static bool read_page(const struct kvs_page *page, struct kvs_published *out)
 		uint32_t seq = __atomic_load_n(&page->seq, __ATOMIC_ACQUIRE);
 
 		for (uint32_t k = 0; k < KVS_PAGE_COUNTERS; k++)
-			out->counters[k] = __atomic_load_n(&page->counters[k], __ATOMIC_RELAXED);
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+			out->counters[k] = __atomic_load_n(&page->counters[k], __ATOMIC_ACQUIRE);
 		if (!(seq & 1) && __atomic_load_n(&page->seq, __ATOMIC_RELAXED) == seq)
 			return true;
 	}

@@ -101,24 +101,30 @@ static void json_device(struct json *j, const struct plan *p)
 	json_close(j, '}');
 }
 
+void plan_json_members(struct json *j, const struct plan *p)
+{
+	struct utsname host;
+
+	json_uint(j, "format", DOC_FORMAT);
+	json_text(j, "host", uname(&host) ? "" : host.nodename);
+	json_settings(j, p);
+	json_memory(j, p);
+	json_expected(j, p);
+	json_device(j, p);
+	shape_json(j, &p->model);
+	json_uint(j, "context", p->model.shape.n_ctx);
+	json_open(j, "advice", '[');
+	for (int i = 0; i < p->advice.n; i++)
+		json_text(j, NULL, p->advice.text[i]);
+	json_close(j, ']');
+}
+
 int plan_write_json(const struct plan *p, FILE *f)
 {
 	struct json j = { .f = f };
-	struct utsname host;
 
 	json_open(&j, NULL, '{');
-	json_uint(&j, "format", DOC_FORMAT);
-	json_text(&j, "host", uname(&host) ? "" : host.nodename);
-	json_settings(&j, p);
-	json_memory(&j, p);
-	json_expected(&j, p);
-	json_device(&j, p);
-	shape_json(&j, &p->model);
-	json_uint(&j, "context", p->model.shape.n_ctx);
-	json_open(&j, "advice", '[');
-	for (int i = 0; i < p->advice.n; i++)
-		json_text(&j, NULL, p->advice.text[i]);
-	json_close(&j, ']');
+	plan_json_members(&j, p);
 	json_close(&j, '}');
 	fputc('\n', f);
 	return fflush(f) || ferror(f) ? report_fail("cannot write the plan") : DONE;
