@@ -82,10 +82,11 @@ static void sizes(int fd, const struct call *call)
 /* Nothing behind the end of the argument is written, and an argument at the end of a mapping will do. */
 static void ends(int fd, const struct call *call)
 {
-	uint8_t *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	uint8_t *arg = page + 4096 - call->size, buf[sizeof(struct kvswap_stats) + LONG];
+	size_t size = sysconf(_SC_PAGESIZE);
+	uint8_t *page = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *arg = page + size - call->size, buf[sizeof(struct kvswap_stats) + LONG];
 
-	CHECK(page != MAP_FAILED && !munmap(page + 4096, 4096));
+	CHECK(page != MAP_FAILED && !munmap(page + size, size));
 	prepare(buf, call, call->size);
 	memcpy(arg, buf, call->size);
 	check_call(fd, call, arg);
@@ -96,7 +97,7 @@ static void ends(int fd, const struct call *call)
 	check_call(fd, call, buf);
 	for (int i = 0; i < LONG; i++)
 		CHECK(buf[call->size + i] == 0xcc);
-	munmap(page, 4096);
+	munmap(page, size);
 }
 
 static void numbers(int fd)

@@ -6,9 +6,12 @@
 #include "dev.h"
 #include "dm.h"
 
+/* Up to 8 requests, as far as there is room in the ring. */
 static void submit_some(struct dev *d, uint64_t *seed)
 {
-	for (int i = 0; i < 8; i++) {
+	uint32_t room = d->setup.entries - (d->sq->tail - __atomic_load_n(&d->cq->sq_head, __ATOMIC_ACQUIRE));
+
+	for (uint32_t i = 0; i < 8 && i < room; i++) {
 		struct kvswap_sqe sqe = {
 			.op = dev_random(seed) % 3 ? KVSWAP_OP_READ : KVSWAP_OP_WRITE,
 			.units = 8 << dev_random(seed) % 5,

@@ -32,6 +32,8 @@ fi
 
 exec 3>&1 >&2
 [ $arch = arm64 ] && env='ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-'
+# Built with a compiler of a name that is not there.
+case $suite in bullseye | sid) env='CC=gcc' ;; esac
 
 apt_conf() {
 	apt=$kernels/apt/$suite-$arch

@@ -14,13 +14,12 @@ passed=0 failed=0 skipped=0
 have_tools mkfs.ext4:e2fsprogs python3:python3 bc:bc make:make
 
 # Programs of tests/device: all but those that others use.
-tests=$(cd "$top/tests/device" && ls ./*.c | sed 's|^\./||; s|\.c$||' | grep -vxE 'dev|dm|pinned|fuzz')
+tests=$(cd "$top/tests/device" && ls ./*.c | sed 's|^\./||; s|\.c$||' | grep -vxE 'dev|dm|pinned')
 
 build_tests() {
 	cc=${1}gcc
 	mkdir -p "$out/$2"
-	for t in $tests pinned fuzz; do
-		[ -e "$top/tests/device/$t.c" ] || continue
+	for t in $tests pinned; do
 		new=$(find "$top/tests/device" "$top/include/uapi" -newer "$out/$2/$t" -name '*.[ch]' 2> /dev/null | head -n 1)
 		[ -e "$out/$2/$t" ] && [ -z "$new" ] && continue
 		"$cc" -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wshadow -Wmissing-prototypes -static -pthread \
