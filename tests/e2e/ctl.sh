@@ -191,6 +191,39 @@ plan_refuses() {
     refused 1 'No such file' "$ctl" plan -m /nonexistent --device "$TMP/p.json"
 }
 
+tune_goes_on_and_keeps_the_defaults_where_they_win() {
+    local m pid rc=0 args
+    m=$(model smollm2-135m)
+    made_probe 1 1 "$TMP/p.json"
+    args=(-m "$m" -f tests/data/moby_dick.txt -c 640 --budget 1/2 -t 1 --device "$TMP/p.json" -o "$TMP/t.json")
+    refused 2 'tune wants' "$ctl" tune -m "$m"
+    "$ctl" tune "${args[@]}" -s 600 >"$TMP/out" 2>"$TMP/err" &
+    pid=$!
+    for _ in $(seq 600); do
+        [ ! -e "$TMP/t.json.trials" ] || break
+        kill -0 $pid || fail "ended early: $(cat "$TMP/err")"
+        sleep 0.1
+    done
+    kill -TERM $pid   # the shell has its background jobs ignore SIGINT
+    wait $pid || rc=$?
+    [ $rc = 143 ] || fail "ended with $rc: $(cat "$TMP/err")"
+    [ ! -e "$TMP/t.json" ] || fail "a profile of a search that was cut short"
+    cp "$TMP/t.json.trials" "$TMP/before"
+    refused 1 'of another model' "$ctl" tune "${args[@]}" --budget 1/3
+    "$ctl" tune "${args[@]}" -s 1 >"$TMP/out"
+    [ ! -e "$TMP/t.json.trials" ] || fail "the trials are still there"
+    "$python" - "$TMP/before" "$TMP/t.json" <<'P'
+import json, sys
+before, profile = (json.load(open(p)) for p in sys.argv[1:])
+tuned = profile["tuned"]
+assert tuned["trials"][0]["coverage"] == before["trials"][0]["coverage"]
+assert tuned["tokens_per_s"] >= tuned["default_tokens_per_s"] > 0
+assert tuned["coverage"] >= tuned["default_coverage"] - 0.01
+assert profile["settings"]["group"] in [t["group"] for t in tuned["trials"]]
+P
+    "$ctl" plan -m "$m" -c 1024 --budget 1/2 -t 1 --device "$TMP/t.json" >/dev/null
+}
+
 metrics_are_prometheus() {
     "$ctl" metrics >"$TMP/m"
     grep -q '^kvswap_sessions [0-9]' "$TMP/m"
@@ -241,7 +274,7 @@ plot_draws() {
 help_and_completion() {
     local command commands
     commands=$("$ctl" --help | sed -n 's/^  \([a-z]*\) .*/\1/p')
-    for command in probe calc plan load unload status top metrics doctor plot; do
+    for command in probe calc plan tune load unload status top metrics doctor plot; do
         echo "$commands" | grep -qx $command || fail "$command is not in --help"
         "$ctl" $command --help | grep -q "^  kvswapctl $command" || fail "$command --help has no example"
     done
@@ -275,6 +308,7 @@ case_ "kvswapctl calc of a shape given by hand" calc_by_hand
 case_ "kvswapctl plan follows the storage" plan_follows_the_storage
 case_ "kvswapctl plan says when kvswap is the wrong tool" plan_says_wrong_tool
 case_ "kvswapctl plan refuses bad profiles and budgets" plan_refuses
+case_ "kvswapctl tune goes on after it was interrupted" tune_goes_on_and_keeps_the_defaults_where_they_win
 case_ "kvswapctl metrics in Prometheus' text format" metrics_are_prometheus
 case_ "kvswapctl top, doctor and status without sessions" watching_without_sessions
 case_ "kvswapctl load explains a refusal" load_explains

@@ -5,7 +5,7 @@
 
 #include "cli.h"
 
-extern const struct command command_probe, command_calc, command_plan, command_load, command_unload,
-	command_status, command_top, command_metrics, command_doctor, command_plot;
+extern const struct command command_probe, command_calc, command_plan, command_tune, command_load,
+	command_unload, command_status, command_top, command_metrics, command_doctor, command_plot;
 
 #endif

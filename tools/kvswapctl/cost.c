@@ -74,6 +74,16 @@ static double batch_ms(const struct cost_input *in, double n)
 	return n > 0 && iops > 0 ? 1e3 * n / iops : 0;
 }
 
+/* The same where a selection that does not fit the slots is read in waves, each waited for. */
+static double waves_ms(const struct cost_input *in, double n)
+{
+	double wave = fmax(FIRST_WAVE * in->slots, 1);
+
+	if (in->slots >= in->groups_selected || n <= wave)
+		return batch_ms(in, n);
+	return n / wave * batch_ms(in, wave);
+}
+
 /* What is read of one layer and sequence. */
 static void count(const struct cost_input *in, struct cost *out)
 {
@@ -104,7 +114,7 @@ static void reads(const struct cost_input *in, struct cost *out)
 	hidden_ms = (in->compute_ms + in->estimate_ms) / fmax(in->n_disk, 1) +
 		    in->n_seqs * (in->append_us + 2 * in->score_us + in->attend_us) / 1e3;
 	ahead_ms = batch_ms(in, out->ahead_records * in->n_seqs) - in->n_seqs * cpu_ms;
-	late_ms = batch_ms(in, out->late_records);
+	late_ms = waves_ms(in, out->late_records);
 	out->ms[COST_SUBMIT] = in->n_disk * in->n_seqs * (cpu_ms + in->cpu_us / 1e3 / in->group);
 	out->ms[COST_AHEAD] = in->n_disk * fmax(ahead_ms - hidden_ms, 0);
 	out->ms[COST_LATE] =

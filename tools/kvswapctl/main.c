@@ -7,8 +7,9 @@
 #include "kvswap/report.h"
 
 static const struct command *const commands[] = {
-	&command_probe,	 &command_calc, &command_plan,	  &command_load,   &command_unload,
-	&command_status, &command_top,	&command_metrics, &command_doctor, &command_plot,
+	&command_probe,	  &command_calc,   &command_plan,   &command_tune,
+	&command_load,	  &command_unload, &command_status, &command_top,
+	&command_metrics, &command_doctor, &command_plot,
 };
 
 static int help(void)
