@@ -27,12 +27,14 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TRAILER_BYTES 4096u
 #define TRAILER_MADE 1u
 #define PROBE_BYTES ((uint64_t)2 * KVS_STORE_BLOCK_MAX)
-#define OPEN_TRIES 16 /* another session may remove the file between our open and our lock */
+#define OPEN_TRIES 50	 /* another session may remove the file between our open and our lock */
+#define BUSY_NS 20000000 /* before the next try */
 
 static const char trailer_magic[16] = "kvswap store v1";
 
@@ -320,16 +322,33 @@ static int file_lock(const struct kvs_store *store, struct stat *st, char *messa
 	return fstat(store->fd, st) ? -errno : 0;
 }
 
+/*
+ * A new file gets its name when it is locked: none else can take it for a file that was there. Where
+ * a file system has no such files, the name comes first.
+ */
+static int file_make(const struct kvs_store *store, const char *name)
+{
+	int fd = openat(store->dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	char link[32];
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB) &&
+	    !linkat(AT_FDCWD, link, store->dir_fd, name, AT_SYMLINK_FOLLOW))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return openat(store->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
+
 static int file_open_once(struct kvs_store *store, struct stat *st, char *message)
 {
 	const char *name = base_name(store->path);
-	const int flags = O_RDWR | O_CLOEXEC | O_NOCTTY;
 	int ret;
 
-	store->fd = openat(store->dir_fd, name, flags | O_CREAT | O_EXCL, 0600);
+	store->fd = file_make(store, name);
 	store->created = store->fd >= 0;
 	if (store->fd < 0 && errno == EEXIST)
-		store->fd = openat(store->dir_fd, name, flags);
+		store->fd = openat(store->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOCTTY);
 	if (store->fd < 0) {
 		ret = -errno;
 		kvs_store_fail(message, ret, "%s cannot be opened for writing: %s", store->path,
@@ -342,17 +361,29 @@ static int file_open_once(struct kvs_store *store, struct stat *st, char *messag
 	return ret;
 }
 
+/* A session that was killed keeps its lock a little longer, until the kernel has ended its I/O. */
+static int file_open(struct kvs_store *store, struct stat *st, char *message)
+{
+	const struct timespec pause = { .tv_nsec = BUSY_NS };
+	int ret = file_open_once(store, st, message);
+
+	for (int i = 0; i < OPEN_TRIES && (ret == -EAGAIN || ret == -EBUSY); i++) {
+		if (ret == -EBUSY)
+			nanosleep(&pause, NULL);
+		ret = file_open_once(store, st, message);
+	}
+	return ret == -EAGAIN ? -ENOENT : ret;
+}
+
 /* Ours, locked and empty. */
 static int file_claim(struct kvs_store *store, bool force, char *message)
 {
 	struct trailer trailer;
 	struct stat st;
-	int ret = -EAGAIN;
+	int ret = file_open(store, &st, message);
 
-	for (int i = 0; i < OPEN_TRIES && ret == -EAGAIN; i++)
-		ret = file_open_once(store, &st, message);
 	if (ret)
-		return ret == -EAGAIN ? -ENOENT : ret;
+		return ret;
 	if (st.st_size && trailer_read(store->fd, (uint64_t)st.st_size, &trailer))
 		store->created = le32toh(trailer.flags) & TRAILER_MADE;
 	else if (st.st_size && !force)

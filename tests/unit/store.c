@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define BYTES ((uint64_t)1 << 20)
@@ -324,6 +325,31 @@ START_TEST(two_runs_on_one_file)
 }
 END_TEST
 
+/* The locks of a process that was killed go a little after it. */
+START_TEST(ending_run_is_waited_for)
+{
+	const struct timespec pause = { .tv_nsec = 300000000 };
+	int pipe_fds[2];
+	char byte;
+
+	ck_assert_int_eq(pipe(pipe_fds), 0);
+	if (!fork()) {
+		if (kvs_store_open("name", BYTES, false, &store, message))
+			_exit(1);
+		if (write(pipe_fds[1], "x", 1) != 1 || nanosleep(&pause, NULL))
+			_exit(1);
+		_exit(0);
+	}
+	ck_assert_int_eq(read(pipe_fds[0], &byte, 1), 1);
+	open_store("name");
+	kvs_store_close(&store);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+	while (wait(NULL) > 0)
+		continue;
+}
+END_TEST
+
 /* Many sessions come and go on one name: never two at once, and nobody fails but by -EBUSY. */
 START_TEST(many_runs_on_one_file)
 {
@@ -490,6 +516,7 @@ Suite *suite_store(void)
 	tcase_add_test(tc, killed_run_leaves_no_unnamed_file);
 	tcase_add_test(tc, killed_run_leaves_a_named_file_to_the_next);
 	tcase_add_test(tc, two_runs_on_one_file);
+	tcase_add_test(tc, ending_run_is_waited_for);
 	tcase_add_test(tc, many_runs_on_one_file);
 	tcase_add_test(tc, stuck_store_is_closed_without_waiting);
 	tcase_add_test(tc, wrong_paths);
