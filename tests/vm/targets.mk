@@ -12,3 +12,6 @@ vmcheck:
 
 vmcheck-all:
 	$(Q)tests/vm/vmcheck.sh $(VM_KERNELS)
+
+bench-module:
+	$(Q)tests/vm/bench.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""count.py [--layers] KERNEL DIR: what count.c and records wrote (DIR/map, DIR/log, DIR/out/NNN), as JSON a phase.
+"""count.py FOLDER OUT.json [FUNCTIONS]: sums up what count.c and records wrote in FOLDER/KERNEL/{map,log,out/NNN}.
 
 Instructions a record are those of user space, kernel, device and other interrupts; the timer and idling are left out. A
 repeated string instruction counts once, as in hardware."""
@@ -88,38 +88,64 @@ def read(folder):
         }
 
 
-def rows(kernel, folder, kind):
+def ratio(a, b):
+    return round(a / b, 4)
+
+
+def rows(kernel, phases, kind):
     found = collections.defaultdict(dict)
-    for p in read(folder):
+    for p in phases:
         if p["kind"] == kind:
             found[p["bytes"], p["depth"], p["run"]][p["side"]] = p["phase"].busy() / p["records"]
     for (size, depth, run), side in found.items():
         row = {"kernel": kernel, "bytes": size, "depth": depth, "run": run, "module": round(side["module"], 1),
-               "io_uring": round(side["io_uring"], 1), "ratio": round(side["module"] / side["io_uring"], 4)}
+               "io_uring": round(side["io_uring"], 1), "ratio": ratio(side["module"], side["io_uring"])}
         if "io_uring_joined" in side:
             row["io_uring_joined"] = round(side["io_uring_joined"], 1)
-            row["ratio_joined"] = round(side["module"] / side["io_uring_joined"], 4)
+            row["ratio_joined"] = ratio(side["module"], side["io_uring_joined"])
         yield row
 
 
-def print_layers(folder, kind, functions):
-    for p in read(folder):
-        if p["kind"] != kind:
-            continue
-        print(f"{p['side']:16s} {p['bytes']:6d} B, depth {p['depth']:2d}, run {p['run']}: "
-              f"{p['phase'].busy() / p['records']:7.0f} instructions a record")
-        for name, n in p["phase"].layers().most_common():
-            print(f"    {n / p['records']:7.1f}  {name}")
-        for name, n in p["phase"].functions.most_common(functions):
-            print(f"        {n / p['records']:7.1f}  {name}")
+def print_rows(title, table):
+    print(f"{title}\n  kernel  bytes depth run   module io_uring  ratio   joined  ratio")
+    for r in table:
+        joined = f"{r['io_uring_joined']:8.0f}  {r['ratio_joined']:.3f}" if "ratio_joined" in r else ""
+        print(f"  {r['kernel']:6s} {r['bytes']:6d} {r['depth']:5d} {r['run']:3d} {r['module']:8.0f} {r['io_uring']:8.0f}"
+              f"  {r['ratio']:.3f} {joined}")
+
+
+def print_layers(kernel, phases, size, run, functions):
+    both = {p["side"]: p for p in phases if (p["kind"], p["bytes"], p["depth"], p["run"]) == ("null", size, 32, run)}
+    print(f"by layer, {kernel}, {size} bytes, depth 32, runs of {run}")
+    layers = {side: p["phase"].layers() for side, p in both.items()}
+    for name in sorted(set().union(*layers.values()), key=lambda n: -layers["module"][n]):
+        print("  " + "".join(f"{layers[s][name] / both[s]['records']:9.1f}" for s in ("module", "io_uring")) + f"  {name}")
+    for name, n in both["module"]["phase"].functions.most_common(functions):
+        print(f"  {n / both['module']['records']:9.1f}           {name}")
 
 
 def main():
-    arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
-    if "--layers" in sys.argv:
-        print_layers(arguments[1], "null", int(arguments[2]) if len(arguments) > 2 else 0)
-    else:
-        print(json.dumps({kind: list(rows(*arguments, kind)) for kind in ("null", "data")}))
+    if len(sys.argv) < 3:
+        sys.exit("usage: count.py FOLDER OUT.json [FUNCTIONS]")
+    folder, functions = sys.argv[1], int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    out = {"records": [], "data": [], "file": [], "iommu": []}
+    for name in sorted(os.listdir(folder)):
+        if not os.path.exists(os.path.join(folder, name, "log")):
+            continue
+        phases = list(read(os.path.join(folder, name)))
+        kernel = name.removesuffix("-iommu")
+        for key in out:
+            out[key] += rows(kernel, phases, "null" if key == "records" else key)
+        if kernel == name:
+            print_layers(kernel, phases, 4096, 1, functions)
+            print_layers(kernel, phases, 65536, 1, functions)
+    titles = {"records": "instructions a record", "data": "the same, interrupts as they come",
+              "file": "regular file on ext4", "iommu": "behind an IOMMU"}
+    for key, title in titles.items():
+        print_rows(title, out[key])
+    with open(sys.argv[2] + ".new", "w") as f:
+        json.dump(out, f, indent=1)
+    os.replace(sys.argv[2] + ".new", sys.argv[2])
 
 
 main()
