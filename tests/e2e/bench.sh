@@ -46,7 +46,7 @@ depth0_over_llamacpp disk_over_memory decode_over_dense" ] || fail "$(names "$TM
 decode_tries_threads() {
     recall_decode -t 2
     grep -q 'waiting active' "$TMP/d.json" || fail 'no side waits actively'
-    grep -q '1 thread"' "$TMP/d.json" || fail 'no side has one thread'
+    grep -q '"1 thread,' "$TMP/d.json" || fail 'no side has one thread'
 }
 
 decode_leaves_llama_out() {

@@ -16,11 +16,15 @@
 #include "results.h"
 #include "sides.h"
 
+#define TRIAL_DEPTH 2048 /* where flash attention on or off is tried */
+#define TRIALS 3
+
 struct decode_bench {
 	struct bench bench;
 	struct subject subject;
 	struct sides sides;
-	struct sides prompts; /* of the filling: the same processes */
+	struct sides prompts,
+		trial; /* the same processes: of the filling, of flash attention on or off */
 	struct engine_info info;
 	int state; /* a file without a name: libllama's KV cache, from one process to the next */
 };
@@ -54,59 +58,106 @@ static int start_memory(struct decode_bench *d)
 	return sides_start(&d->sides, ENGINE_MEMORY, more);
 }
 
-static int fill(struct decode_bench *d, struct worker *w, enum engine_kind kind)
+static int fill(struct decode_bench *d, struct worker *w)
 {
 	struct sides *p = &d->prompts;
-	struct side *side = &p->side[p->n];
+	int rc;
 
-	sides_add(p, kind, WORKER_FILL);
-	side->worker = w;
-	return side_measure(p, side, d->bench.depth);
-}
-
-static int share_state(struct decode_bench *d)
-{
-	struct worker_request request = { .op = WORKER_SAVE, .fd = d->state };
-	struct worker_reply reply;
-	int rc = d->sides.n_llama > 1 ? worker_call(&d->sides.llama[0], &request, &reply) : DONE;
-
-	request.op = WORKER_LOAD;
-	for (uint32_t i = 1; !rc && i < d->sides.n_llama; i++)
-		rc = worker_call(&d->sides.llama[i], &request, &reply);
+	sides_add(p, w, WORKER_FILL, d->bench.run.n_threads);
+	rc = side_measure(p, &p->side[p->n - 1], d->bench.depth);
+	w->filled = !rc;
 	return rc;
 }
 
-static int fill_all(struct decode_bench *d)
+static int fill_ours(struct decode_bench *d)
 {
 	struct worker *ours = d->sides.ours;
 	int rc = sides_start_disk(&d->sides, WORKER_ZERO, d->bench.steps);
 
 	if (!rc)
-		rc = fill(d, &ours[ENGINE_DISK], ENGINE_DISK);
+		rc = fill(d, &ours[ENGINE_DISK]);
 	if (!rc)
 		rc = start_memory(d);
 	if (!rc)
-		rc = fill(d, &ours[ENGINE_MEMORY], ENGINE_MEMORY);
+		rc = fill(d, &ours[ENGINE_MEMORY]);
 	if (!rc)
 		rc = sides_start(&d->sides, ENGINE_DENSE, NULL);
+	return rc ? rc : fill(d, &ours[ENGINE_DENSE]);
+}
+
+/*
+ * Of the first two processes of libllama, which differ in flash attention, the faster comes
+ * first.
+ */
+static int choose_flash(struct decode_bench *d)
+{
+	uint32_t n = d->bench.depth < TRIAL_DEPTH ? d->bench.depth : TRIAL_DEPTH;
+	struct worker *llama = d->sides.llama, swap;
+	struct sides *t = &d->trial;
+	int rc = DONE;
+
+	for (int i = 0; !rc && i < 2; i++) {
+		sides_add(t, &llama[i], WORKER_FILL, d->bench.run.n_threads);
+		rc = side_measure(t, &t->side[0], n);
+		t->n = 0;
+	}
+	for (int i = 0; i < 2; i++)
+		sides_add(t, &llama[i], WORKER_DEEP, d->bench.run.n_threads);
+	for (uint32_t i = 0; !rc && i < TRIALS; i++)
+		rc = sides_measure(t, i, d->bench.steps);
+	if (rc || sides_best_llama(t, WORKER_DEEP)->worker == &llama[0])
+		return rc;
+	swap = llama[0];
+	llama[0] = llama[1];
+	llama[1] = swap;
+	return DONE;
+}
+
+/*
+ * One process reads the prompt; those that differ from it only in how they wait get its KV
+ * cache.
+ */
+static int share_state(struct decode_bench *d)
+{
+	struct worker_request request = { .op = WORKER_SAVE, .fd = d->state };
+	struct worker_reply reply;
+	struct sides *s = &d->sides;
+	int rc = s->n_llama > 2 ? worker_call(&s->llama[0], &request, &reply) : DONE;
+
+	request.op = WORKER_LOAD;
+	for (uint32_t i = 2; !rc && i < s->n_llama; i++) {
+		rc = worker_call(&s->llama[i], &request, &reply);
+		s->llama[i].filled = !rc;
+	}
+	return rc;
+}
+
+static int fill_llama(struct decode_bench *d)
+{
+	struct sides *s = &d->sides;
+	int rc = sides_start_llama(s, ENGINE_FLASH, 0, 1);
+
 	if (!rc)
-		rc = fill(d, &ours[ENGINE_DENSE], ENGINE_DENSE);
+		rc = sides_start_llama(s, ENGINE_PLAIN, 0, 1);
 	if (!rc)
-		rc = sides_start_llama(&d->sides);
-	if (!rc && d->sides.n_llama)
-		rc = fill(d, &d->sides.llama[0], ENGINE_LLAMA);
+		rc = choose_flash(d);
+	if (!rc)
+		rc = sides_start_llama(s, s->llama[0].kind, 1, sides_policies(s));
+	if (!rc)
+		rc = fill(d, &s->llama[0]);
 	return rc ? rc : share_state(d);
 }
 
 static int measure(struct decode_bench *d)
 {
 	struct sides *s = &d->sides;
+	uint32_t threads = d->bench.run.n_threads;
 	int rc = DONE;
 
-	sides_add(s, ENGINE_DISK, WORKER_DEEP);
-	sides_add(s, ENGINE_DISK, WORKER_ZERO);
-	sides_add(s, ENGINE_MEMORY, WORKER_DEEP);
-	sides_add(s, ENGINE_DENSE, WORKER_DEEP);
+	sides_add(s, &s->ours[ENGINE_DISK], WORKER_DEEP, threads);
+	sides_add(s, &s->ours[ENGINE_DISK], WORKER_ZERO, threads);
+	sides_add(s, &s->ours[ENGINE_MEMORY], WORKER_DEEP, threads);
+	sides_add(s, &s->ours[ENGINE_DENSE], WORKER_DEEP, threads);
 	sides_add_llama(s, WORKER_DEEP);
 	sides_add_llama(s, WORKER_ZERO);
 	for (uint32_t i = 0; !rc && i < d->bench.repeat; i++)
@@ -114,33 +165,26 @@ static int measure(struct decode_bench *d)
 	return rc ? rc : sides_info(s, ENGINE_DISK, &d->info);
 }
 
-/* NULL: not measured. */
-static const struct series *best(struct decode_bench *d, enum engine_kind kind, enum worker_op op)
-{
-	struct side *side = sides_best(&d->sides, kind, op);
-
-	return side ? &side->series : NULL;
-}
-
-static void add_ratio(struct results *r, const char *name, const struct series *a,
-		      const struct series *b)
+static void add_ratio(struct results *r, const char *name, const struct side *a,
+		      const struct side *b)
 {
 	if (a && b)
-		results_add(r, ratio_of(name, a, b));
+		results_add(r, ratio_of(name, &a->series, &b->series));
 }
 
 static void add_ratios(struct decode_bench *d, struct results *r)
 {
-	const struct series *disk = best(d, ENGINE_DISK, WORKER_DEEP);
-	const struct series *zero = best(d, ENGINE_DISK, WORKER_ZERO);
+	struct sides *s = &d->sides;
+	const struct side *disk = sides_best(s, ENGINE_DISK, WORKER_DEEP);
+	const struct side *zero = sides_best(s, ENGINE_DISK, WORKER_ZERO);
 
 	results_add(r, ratio_plain("kv_full_over_resident", "bytes", (double)d->info.full_bytes,
 				   (double)d->info.resident_peak));
 	add_ratio(r, "decode_over_depth0", disk, zero);
-	add_ratio(r, "decode_over_llamacpp", disk, best(d, ENGINE_LLAMA, WORKER_DEEP));
-	add_ratio(r, "depth0_over_llamacpp", zero, best(d, ENGINE_LLAMA, WORKER_ZERO));
-	add_ratio(r, "disk_over_memory", disk, best(d, ENGINE_MEMORY, WORKER_DEEP));
-	add_ratio(r, "decode_over_dense", disk, best(d, ENGINE_DENSE, WORKER_DEEP));
+	add_ratio(r, "decode_over_llamacpp", disk, sides_best_llama(s, WORKER_DEEP));
+	add_ratio(r, "depth0_over_llamacpp", zero, sides_best_llama(s, WORKER_ZERO));
+	add_ratio(r, "disk_over_memory", disk, sides_best(s, ENGINE_MEMORY, WORKER_DEEP));
+	add_ratio(r, "decode_over_dense", disk, sides_best(s, ENGINE_DENSE, WORKER_DEEP));
 }
 
 static void json_more(struct json *j, const void *arg)
@@ -191,7 +235,9 @@ static int run(struct decode_bench *d)
 	rc = open_state(d);
 	results_start();
 	if (!rc)
-		rc = fill_all(d);
+		rc = fill_ours(d);
+	if (!rc && !d->bench.no_llama)
+		rc = fill_llama(d);
 	if (!rc)
 		rc = measure(d);
 	if (!rc)
@@ -217,8 +263,9 @@ int decode_main(int argc, char **argv)
 		return parsed == PARSED_HELP ? DONE : WRONG_USAGE;
 	}
 	interrupt_catch();
-	d->sides.bench = d->prompts.bench = &d->bench;
-	d->sides.progress = d->prompts.progress = d->bench.run.progress || isatty(STDERR_FILENO);
+	d->sides.bench = d->prompts.bench = d->trial.bench = &d->bench;
+	d->sides.progress = d->prompts.progress = d->trial.progress =
+		d->bench.run.progress || isatty(STDERR_FILENO);
 	rc = run(d);
 	free(d);
 	return rc;

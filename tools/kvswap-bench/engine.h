@@ -17,11 +17,12 @@ enum engine_kind {
 	ENGINE_DISK, /* our runner, --kv disk */
 	ENGINE_MEMORY,
 	ENGINE_DENSE,
-	ENGINE_LLAMA, /* libllama, flash attention on, f16 KV */
+	ENGINE_FLASH, /* libllama, flash attention on, f16 KV */
+	ENGINE_PLAIN, /* libllama, flash attention off */
 };
 
 extern const char *const engine_names[];
-#define N_ENGINES 4
+#define N_ENGINES 5
 
 /* Milliseconds of a token of decode at depth. */
 struct engine_stages {

@@ -148,6 +148,8 @@ static int open_zero(struct engine_kvswap *k)
 
 	if (options.store && (stat(options.store, &st) || !S_ISDIR(st.st_mode)))
 		options.store = NULL;
+	if (k->deep.open && k->deep.session.budget)
+		options.budget = (struct budget){ .given = true, .bytes = k->deep.session.budget };
 	return context_open(k, &k->zero, &options);
 }
 

@@ -2,7 +2,7 @@
 /*
  * `kvswap-bench prefill`: the speed of reading a prompt. Our runner with its KV cache on disk
  * and dense in memory, and libllama in the way (threads, waiting) that was fastest on the
- * beginning of the prompt.
+ * beginning of the prompt, with flash attention on or off as was faster on all of it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,43 +36,67 @@ static int start(struct prefill_bench *p)
 
 	if (!rc)
 		rc = sides_start(&p->sides, ENGINE_DENSE, NULL);
+	if (rc || p->bench.no_llama)
+		return rc;
+	rc = sides_start_llama(&p->sides, ENGINE_FLASH, 0, sides_policies(&p->sides));
 	if (!rc)
-		rc = sides_start_llama(&p->sides);
+		rc = sides_start_llama(&p->sides, ENGINE_PLAIN, 0, sides_policies(&p->sides));
 	return rc;
 }
 
-/* Leaves only the fastest way to run libllama, with nothing measured. */
+/*
+ * Leaves the fastest way to run libllama with flash attention and without, with nothing
+ * measured.
+ */
 static int try_llama(struct prefill_bench *p)
 {
 	struct sides *s = &p->sides;
-	uint32_t n = trial_tokens(p);
-	struct side *best;
+	struct side best[2];
 	int rc = DONE;
 
 	if (!s->n_llama)
 		return DONE;
 	sides_add_llama(s, WORKER_FILL);
-	for (uint32_t i = 0; !rc && i < (s->n > 1 ? TRIALS : 1); i++)
-		rc = sides_measure(s, i, n);
+	for (uint32_t i = 0; !rc && i < (s->n > 2 ? TRIALS : 1); i++)
+		rc = sides_measure(s, i, trial_tokens(p));
 	if (rc)
 		return rc;
-	best = sides_best(s, ENGINE_LLAMA, WORKER_FILL);
+	best[0] = *sides_best(s, ENGINE_FLASH, WORKER_FILL);
+	best[1] = *sides_best(s, ENGINE_PLAIN, WORKER_FILL);
+	for (int i = 0; i < 2; i++) {
+		s->side[i] = best[i];
+		s->side[i].series.n = 0;
+	}
+	s->n = 2;
+	return DONE;
+}
+
+/* After the first repetition, and the shallow trial before it, only the better way goes on. */
+static void drop_llama(struct prefill_bench *p)
+{
+	struct sides *s = &p->sides;
+	struct side *best = sides_best_llama(s, WORKER_FILL);
+
+	if (!best)
+		return;
 	if (best != &s->side[0])
 		s->side[0] = *best;
-	s->side[0].series.n = 0;
-	s->n = 1;
-	return DONE;
+	s->side[1] = s->side[--s->n];
 }
 
 static int measure(struct prefill_bench *p)
 {
 	struct sides *s = &p->sides;
+	uint32_t threads = p->bench.run.n_threads;
 	int rc = try_llama(p);
 
-	sides_add(s, ENGINE_DISK, WORKER_FILL);
-	sides_add(s, ENGINE_DENSE, WORKER_FILL);
-	for (uint32_t i = 0; !rc && i < p->bench.repeat; i++)
+	sides_add(s, &s->ours[ENGINE_DISK], WORKER_FILL, threads);
+	sides_add(s, &s->ours[ENGINE_DENSE], WORKER_FILL, threads);
+	for (uint32_t i = 0; !rc && i < p->bench.repeat; i++) {
 		rc = sides_measure(s, i, p->bench.depth);
+		if (i == 0)
+			drop_llama(p);
+	}
 	return rc ? rc : sides_info(s, ENGINE_DISK, &p->info);
 }
 
@@ -101,7 +125,7 @@ static int show(struct prefill_bench *p)
 
 	for (uint32_t n = 0; n < p->sides.n; n++)
 		series[r.n_series++] = &p->sides.side[n].series;
-	llama = sides_best(&p->sides, ENGINE_LLAMA, WORKER_FILL);
+	llama = sides_best_llama(&p->sides, WORKER_FILL);
 	if (llama)
 		results_add(&r, ratio_of("prefill_over_llamacpp", disk, &llama->series));
 	results_add(&r, ratio_of("prefill_disk_over_dense", disk,

@@ -121,7 +121,7 @@ int serve_main(int argc, char **argv)
 	rc = subject_open(&subject, &b);
 	if (rc)
 		return rc;
-	rc = (kind == ENGINE_LLAMA ? &engine_llama_ops : &engine_kvswap_ops)
+	rc = (kind >= ENGINE_FLASH ? &engine_llama_ops : &engine_kvswap_ops)
 		     ->open(&e, &b, &subject, (enum engine_kind)kind);
 	if (!rc) {
 		rc = serve(e);

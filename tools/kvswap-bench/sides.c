@@ -13,7 +13,7 @@
 static const char *const policies[MOST_POLICIES] = { "passive", "active", NULL };
 
 /* One thread waits for nobody. */
-static uint32_t n_policies(const struct sides *s)
+uint32_t sides_policies(const struct sides *s)
 {
 	return s->bench->run.n_threads > 1 ? MOST_POLICIES : 1;
 }
@@ -23,15 +23,12 @@ int sides_start(struct sides *s, enum engine_kind kind, char *const *more)
 	return worker_start(&s->ours[kind], s->bench, kind, s->policy, more);
 }
 
-int sides_start_llama(struct sides *s)
+int sides_start_llama(struct sides *s, enum engine_kind kind, uint32_t first, uint32_t end)
 {
-	uint32_t n = s->bench->no_llama ? 0 : n_policies(s);
 	int rc = DONE;
 
-	while (!rc && s->n_llama < n) {
-		const char *policy = policies[s->n_llama];
-
-		rc = worker_start(&s->llama[s->n_llama], s->bench, ENGINE_LLAMA, policy, NULL);
+	for (uint32_t i = first; !rc && i < end; i++) {
+		rc = worker_start(&s->llama[s->n_llama], s->bench, kind, policies[i], NULL);
 		s->n_llama += !rc;
 	}
 	return rc;
@@ -47,48 +44,49 @@ void sides_end(struct sides *s)
 
 static void name_series(struct side *side, const struct bench *b)
 {
-	const char *what = side->kind == ENGINE_LLAMA ? "" : "kvswap ";
+	static const char *const names[N_ENGINES] = {
+		"kvswap disk", "kvswap memory", "kvswap dense", "libllama", "libllama",
+	};
+	struct series *s = &side->series;
+	const struct worker *w = side->worker;
+	const char *policy = side->threads > 1 ? w->policy : NULL;
 	uint32_t depth = side->op == WORKER_ZERO ? 0 : b->depth;
-	char *name = side->series.name;
-	size_t bytes = sizeof(side->series.name);
 
-	if (side->op == WORKER_FILL)
-		snprintf(name, bytes, "%s%s, prompt of %u", what, engine_names[side->kind], depth);
-	else
-		snprintf(name, bytes, "%s%s, depth %u", what, engine_names[side->kind], depth);
-	side->series.unit = "tokens/s";
-	snprintf(side->series.how, sizeof(side->series.how), "%u thread%s%s%s", side->threads,
-		 side->threads > 1 ? "s" : "",
-		 side->worker->policy && side->threads > 1 ? ", waiting " : "",
-		 side->worker->policy && side->threads > 1 ? side->worker->policy : "");
+	snprintf(s->name, sizeof(s->name), "%s, %s %u", names[w->kind],
+		 side->op == WORKER_FILL ? "prompt of" : "depth", depth);
+	s->unit = "tokens/s";
+	snprintf(s->how, sizeof(s->how), "%u thread%s%s%s%s", side->threads,
+		 side->threads > 1 ? "s" : "", policy ? ", waiting " : "", policy ? policy : "",
+		 w->kind == ENGINE_FLASH   ? ", flash attention"
+		 : w->kind == ENGINE_PLAIN ? ", no flash attention"
+					   : "");
 }
 
-static void add(struct sides *s, struct worker *w, enum engine_kind kind, enum worker_op op,
-		uint32_t threads)
+void sides_add(struct sides *s, struct worker *w, enum worker_op op, uint32_t threads)
 {
 	struct side *side = &s->side[s->n++];
 
 	memset(side, 0, sizeof(*side));
 	side->worker = w;
-	side->kind = kind;
 	side->op = op;
 	side->threads = threads;
 	name_series(side, s->bench);
 }
 
-void sides_add(struct sides *s, enum engine_kind kind, enum worker_op op)
-{
-	add(s, &s->ours[kind], kind, op, s->bench->run.n_threads);
-}
-
+/* With one thread all policies are the first. */
 void sides_add_llama(struct sides *s, enum worker_op op)
 {
 	uint32_t counts[MOST_THREAD_COUNTS], n = bench_thread_counts(s->bench, counts);
 
-	for (uint32_t p = 0; p < s->n_llama; p++)
+	for (uint32_t p = 0; p < s->n_llama; p++) {
+		struct worker *w = &s->llama[p];
+
+		if (op == WORKER_DEEP && !w->filled)
+			continue;
 		for (uint32_t i = 0; i < n; i++)
-			if (p == 0 || counts[i] > 1)
-				add(s, &s->llama[p], ENGINE_LLAMA, op, counts[i]);
+			if (w->policy == policies[0] || counts[i] > 1)
+				sides_add(s, w, op, counts[i]);
+	}
 }
 
 int side_measure(struct sides *s, struct side *side, uint32_t n)
@@ -117,28 +115,36 @@ int sides_measure(struct sides *s, uint32_t repetition, uint32_t n)
 	return rc;
 }
 
+static struct side *better(struct side *a, struct side *b)
+{
+	return !a || series_rate(&b->series) > series_rate(&a->series) ? b : a;
+}
+
 struct side *sides_best(struct sides *s, enum engine_kind kind, enum worker_op op)
 {
 	struct side *best = NULL;
 
-	for (uint32_t i = 0; i < s->n; i++) {
-		struct side *side = &s->side[i];
-
-		if (side->kind != kind || side->op != op)
-			continue;
-		if (!best || series_rate(&side->series) > series_rate(&best->series))
-			best = side;
-	}
+	for (uint32_t i = 0; i < s->n; i++)
+		if (s->side[i].worker->kind == kind && s->side[i].op == op)
+			best = better(best, &s->side[i]);
 	return best;
+}
+
+struct side *sides_best_llama(struct sides *s, enum worker_op op)
+{
+	struct side *flash = sides_best(s, ENGINE_FLASH, op);
+	struct side *plain = sides_best(s, ENGINE_PLAIN, op);
+
+	return plain ? better(flash, plain) : flash;
 }
 
 static int try_policies(struct sides *s, struct worker *w, enum worker_op op, uint32_t n)
 {
 	int rc = DONE;
 
-	for (uint32_t i = 0; !rc && i < n_policies(s); i++) {
+	for (uint32_t i = 0; !rc && i < sides_policies(s); i++) {
 		rc = worker_start(&w[i], s->bench, ENGINE_DISK, policies[i], NULL);
-		add(s, &w[i], ENGINE_DISK, op, s->bench->run.n_threads);
+		sides_add(s, &w[i], op, s->bench->run.n_threads);
 	}
 	for (uint32_t i = 0; !rc && i < TRIALS; i++)
 		rc = sides_measure(s, i, n);
@@ -151,7 +157,7 @@ int sides_start_disk(struct sides *s, enum worker_op op, uint32_t n)
 	int rc = DONE;
 
 	s->policy = policies[0];
-	if (n_policies(s) == 1)
+	if (sides_policies(s) == 1)
 		return sides_start(s, ENGINE_DISK, NULL);
 	rc = try_policies(s, w, op, n);
 	if (!rc)

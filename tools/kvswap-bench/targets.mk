@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# The performance tables: both sides of each ratio in one run, JSON and PNG in build/bench/. All of it takes about
-# an hour on two cores; bench-quick has the small model only, about ten minutes.
+# The performance tables: both sides of each ratio in one run, JSON and PNG in build/bench/. All of it
+# takes two hours or so on two cores; bench-quick has the small model only, about a quarter of an hour.
 
 .PHONY: bench bench-quick
 

@@ -18,7 +18,7 @@
 #include "kvswap/interrupt.h"
 #include "kvswap/report.h"
 
-const char *const engine_names[N_ENGINES] = { "disk", "memory", "dense", "libllama" };
+const char *const engine_names[N_ENGINES] = { "disk", "memory", "dense", "flash", "plain" };
 
 static int count(char *const *words)
 {
@@ -88,6 +88,7 @@ int worker_start(struct worker *w, const struct bench *b, enum engine_kind kind,
 		return report_fail("cannot start a process: %s", strerror(errno));
 	}
 	w->fd = fd[0];
+	w->kind = kind;
 	w->policy = policy;
 	w->stops = b->run.n_threads > 1;
 	return DONE;

@@ -29,6 +29,8 @@ struct worker_reply {
 struct worker {
 	pid_t pid; /* 0: not running */
 	int fd;
+	enum engine_kind kind;
+	bool filled;	    /* has the whole prompt; the caller's to say */
 	bool stops;	    /* is stopped between requests */
 	const char *policy; /* OMP_WAIT_POLICY; NULL: as it is in our environment */
 };
