@@ -101,12 +101,16 @@ struct kvs_kernels {
 	 * score_q4: tiles [n / KVS_TILE, rounded up][rank / 8][KVS_TILE][4] bytes; of byte
 	 * [i][item][c] the low four bits are component 8 i + c plus 8, the high ones component 8 i
 	 * + 4 + c plus 8. Item i is worth scales[i] (f16, readable to the end of its tile) times
-	 * its components. Equal in all sets for equal input.
+	 * its components, and base [n_heads] is added. Equal in all sets for equal input. dot_f16:
+	 * out [n_heads, rounded up to 16] = q [n_heads][rank] * x, f16 [rank], rank a multiple of
+	 * 16.
 	 */
+	void (*dot_f16)(const float *q, uint32_t n_heads, uint32_t rank, const uint16_t *x,
+			float *out);
 	void (*score_f16)(const uint16_t *tiles, uint32_t n, uint32_t rank, const float *q,
 			  uint32_t n_heads, float *out, uint32_t ld);
 	void (*score_q4)(const uint8_t *tiles, const uint16_t *scales, uint32_t n,
-			 const struct kvs_q8 *q, float *out, uint32_t ld);
+			 const struct kvs_q8 *q, const float *base, float *out, uint32_t ld);
 };
 
 size_t kvs_prefill_scratch(const struct kvs_geom *g, uint32_t n_rows);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
  * Metadata per group: the mean of its K, projected onto a joint low-rank basis of all KV heads,
- * int4 with one f16 scale.
+ * int4 with one f16 scale, less what the groups of a block have in common: K of a layer lies around
+ * a point that RoPE moves slowly, and the steps are to be spent on the distance from it.
  *
- * Block: tiles [groups / KVS_TILE][rank / 8][KVS_TILE][4] bytes (attend.h, score_q4), then f16
- * scales [groups], groups rounded up to whole tiles. Packed basis: f16 [kv_dim][rank].
+ * Block: tiles [groups / KVS_TILE][rank / 8][KVS_TILE][4] bytes (attend.h, score_q4), f16 scales
+ * [groups], groups rounded up to whole tiles, and f16 [rank], the point. Packed basis: f16
+ * [kv_dim][rank].
  */
 #include <errno.h>
 #include <math.h>
@@ -13,7 +15,6 @@
 #include "predict.h"
 
 #define MOST_RANK 1024u
-#define MOST_ROWS 4u
 
 static uint32_t kv_dim(const struct kvs_predictor *p)
 {
@@ -49,7 +50,8 @@ static int init(struct kvs_predictor *p, uint32_t rank)
 
 static size_t block_bytes(const struct kvs_predictor *p)
 {
-	return (size_t)padded_groups(p) * (p->rank / 2 + sizeof(uint16_t));
+	return (size_t)padded_groups(p) * (p->rank / 2 + sizeof(uint16_t)) +
+	       p->rank * sizeof(uint16_t);
 }
 
 static size_t basis_bytes(const struct kvs_predictor *p)
@@ -62,19 +64,46 @@ static void basis_pack(const struct kvs_predictor *p, const float *basis, void *
 	p->kernels->to_f16(basis, packed, kv_dim(p) * p->rank);
 }
 
-static void group_mean(const struct kvs_predictor *p, const uint16_t *k, float *mean)
+static uint16_t *scales_of(const struct kvs_predictor *p, const void *block)
 {
-	uint32_t dim = p->geom.head_dim;
+	return (uint16_t *)((char *)block + (size_t)padded_groups(p) * p->rank / 2);
+}
+
+static uint16_t *point_of(const struct kvs_predictor *p, const void *block)
+{
+	return scales_of(p, block) + padded_groups(p);
+}
+
+static void mean_of(const struct kvs_predictor *p, const uint16_t *k, uint32_t first, float *mean)
+{
+	uint32_t dim = p->geom.head_dim, n = p->geom.group - first;
 	float token[KVS_MOST_DIM];
 
 	memset(mean, 0, dim * sizeof(*mean));
-	for (uint32_t t = 0; t < p->geom.group; t++) {
+	for (uint32_t t = first; t < p->geom.group; t++) {
 		p->kernels->from_f16(k + (size_t)t * dim, token, dim);
 		for (uint32_t d = 0; d < dim; d++)
 			mean[d] += token[d];
 	}
 	for (uint32_t d = 0; d < dim; d++)
-		mean[d] /= (float)p->geom.group;
+		mean[d] /= (float)n;
+}
+
+/* The mean of the tokens from `first` on, in the space of the basis. */
+static void project(const struct kvs_predictor *p, const uint16_t *basis, const uint16_t *k,
+		    uint32_t first, float *z)
+{
+	uint32_t dim = p->geom.head_dim, rank = p->rank;
+	float mean[KVS_MOST_DIM], part[MOST_RANK];
+
+	memset(z, 0, rank * sizeof(*z));
+	for (uint32_t h = 0; h < p->geom.n_kv_heads; h++) {
+		mean_of(p, k + (size_t)h * p->geom.group * dim, first, mean);
+		p->kernels->project(mean, dim, basis + (size_t)h * dim * rank, rank, part, rank, 1,
+				    rank, dim);
+		for (uint32_t i = 0; i < rank; i++)
+			z[i] += part[i];
+	}
 }
 
 /* The component of the largest magnitude becomes -8 steps, so that all 16 levels are in use. */
@@ -100,8 +129,7 @@ static uint8_t level(float z, float inverse)
 static void put(const struct kvs_predictor *p, const float *z, uint32_t index, void *block)
 {
 	uint8_t *tile = (uint8_t *)block + (size_t)(index / KVS_TILE) * KVS_TILE * p->rank / 2;
-	uint16_t *scales = (uint16_t *)((uint8_t *)block + (size_t)padded_groups(p) * p->rank / 2);
-	float step = step_of(p, z, &scales[index]);
+	float step = step_of(p, z, &scales_of(p, block)[index]);
 	float inverse = step != 0 ? 1.0f / step : 0.0f;
 
 	for (uint32_t r = 0; r < p->rank; r += 8) {
@@ -113,66 +141,77 @@ static void put(const struct kvs_predictor *p, const float *z, uint32_t index, v
 	}
 }
 
+/*
+ * The point is the second half of the block's first group: of the whole sequence's first group, the
+ * token that draws attention to itself whatever it says is in the first half.
+ */
 static int build(const struct kvs_predictor *p, const void *packed_basis, const void *record,
 		 uint32_t index, void *block, uint32_t *bad)
 {
-	const uint16_t *basis = packed_basis, *k = record;
-	uint32_t dim = p->geom.head_dim;
-	float mean[KVS_MOST_DIM], part[MOST_RANK], z[MOST_RANK] = { 0 };
+	float z[MOST_RANK], point[MOST_RANK];
 
 	if (!kvs_record_finite(&p->geom, record, bad))
 		return -EDOM;
-	for (uint32_t h = 0; h < p->geom.n_kv_heads; h++) {
-		group_mean(p, k + (size_t)h * p->geom.group * dim, mean);
-		p->kernels->project(mean, dim, basis + (size_t)h * dim * p->rank, p->rank, part,
-				    p->rank, 1, p->rank, dim);
+	if (!index) {
+		project(p, packed_basis, record, p->geom.group / 2, z);
 		for (uint32_t i = 0; i < p->rank; i++)
-			z[i] += part[i];
+			z[i] = fminf(fmaxf(z[i], -65504.0f), 65504.0f);
+		p->kernels->to_f16(z, point_of(p, block), p->rank);
 	}
+	project(p, packed_basis, record, 0, z);
+	p->kernels->from_f16(point_of(p, block), point, p->rank);
+	for (uint32_t i = 0; i < p->rank; i++)
+		z[i] -= point[i];
 	put(p, z, index, block);
 	return 0;
 }
 
-/* projected: scales, sums, then int8 queries, each for all heads. */
+/* projected: f32 queries, then scales, sums and bytes of the int8 ones, each for all heads. */
 static size_t query_floats(const struct kvs_predictor *p)
 {
-	return p->geom.n_heads * (2 + (size_t)p->rank / 4);
+	return p->geom.n_heads * ((size_t)p->rank + 2 + p->rank / 4);
+}
+
+struct queries {
+	float *exact, *scale;
+	int32_t *sum;
+	int8_t *q;
+};
+
+static struct queries queries_of(const struct kvs_predictor *p, const float *projected)
+{
+	uint32_t heads = p->geom.n_heads;
+	float *scale = (float *)projected + (size_t)heads * p->rank;
+
+	return (struct queries){ (float *)projected, scale, (int32_t *)(scale + heads),
+				 (int8_t *)(scale + 2 * heads) };
 }
 
 static void query(const struct kvs_predictor *p, const void *packed_basis, const float *q,
 		  float *projected)
 {
-	uint32_t heads = p->geom.n_heads, rows = heads / p->geom.n_kv_heads, dim = p->geom.head_dim,
-		 rank = p->rank, take;
-	int32_t *sums = (int32_t *)(projected + heads);
-	int8_t *q8 = (int8_t *)(projected + 2 * heads);
-	float z[MOST_ROWS * MOST_RANK];
+	uint32_t rows = p->geom.n_heads / p->geom.n_kv_heads, dim = p->geom.head_dim,
+		 rank = p->rank;
+	struct queries to = queries_of(p, projected);
 
-	for (uint32_t h = 0; h < heads; h += take) {
-		const uint16_t *basis =
-			(const uint16_t *)packed_basis + (size_t)(h / rows) * dim * rank;
-		uint32_t left = rows - h % rows;
-
-		take = left < MOST_ROWS ? left : MOST_ROWS;
-		p->kernels->project(q + (size_t)h * dim, dim, basis, rank, z, rank, take, rank,
-				    dim);
-		for (uint32_t i = 0; i < take; i++)
-			p->kernels->to_q8(z + (size_t)i * rank, rank, q8 + (size_t)(h + i) * rank,
-					  &projected[h + i], &sums[h + i]);
-	}
+	for (uint32_t kv = 0; kv < p->geom.n_kv_heads; kv++)
+		p->kernels->project(q + (size_t)kv * rows * dim, dim,
+				    (const uint16_t *)packed_basis + (size_t)kv * dim * rank, rank,
+				    to.exact + (size_t)kv * rows * rank, rank, rows, rank, dim);
+	for (uint32_t h = 0; h < p->geom.n_heads; h++)
+		p->kernels->to_q8(to.exact + (size_t)h * rank, rank, to.q + (size_t)h * rank,
+				  &to.scale[h], &to.sum[h]);
 }
 
 static void score(const struct kvs_predictor *p, const float *projected, const void *block,
 		  uint32_t n, float *out, uint32_t ld)
 {
-	uint32_t heads = p->geom.n_heads;
-	const uint8_t *tiles = block;
-	struct kvs_q8 q = { heads, p->rank, (const int8_t *)(projected + 2 * heads), projected,
-			    (const int32_t *)(projected + heads) };
+	struct queries from = queries_of(p, projected);
+	struct kvs_q8 q = { p->geom.n_heads, p->rank, from.q, from.scale, from.sum };
+	float base[KVS_MOST_HEADS]; /* a multiple of 16 */
 
-	p->kernels->score_q4(tiles,
-			     (const uint16_t *)(tiles + (size_t)padded_groups(p) * p->rank / 2), n,
-			     &q, out, ld);
+	p->kernels->dot_f16(from.exact, q.n_heads, p->rank, point_of(p, block), base);
+	p->kernels->score_q4(block, scales_of(p, block), n, &q, base, out, ld);
 }
 
 const struct kvs_predictor_ops kvs_predict_groupmean = {

@@ -43,6 +43,7 @@ const struct kvs_kernels V_JOIN(kvs_kernels_, V_NAME) = {
 	.project = project,
 	.to_q8 = to_q8,
 	.combine = combine,
+	.dot_f16 = dot_f16,
 	.score_f16 = score_f16,
 	.score_q4 = score_q4,
 };

@@ -138,11 +138,33 @@ static void score_f16(const uint16_t *tiles, uint32_t n, uint32_t rank, const fl
 	}
 }
 
+static void dot_f16(const float *q, uint32_t n_heads, uint32_t rank, const uint16_t *x, float *out)
+{
+	for (uint32_t h = 0; h < n_heads; h += V_WIDTH) {
+		const float *row[V_WIDTH];
+		v_f32 sum[V_WIDTH];
+
+		for (uint32_t i = 0; i < V_WIDTH; i++)
+			row[i] = q + (size_t)(h + i < n_heads ? h + i : h) * rank;
+#pragma GCC unroll 16
+		for (int i = 0; i < V_WIDTH; i++)
+			sum[i] = v_set(0.0f);
+		for (uint32_t r = 0; r < rank; r += V_WIDTH) {
+			v_f32 v = v_load_half(x + r);
+
+#pragma GCC unroll 16
+			for (int i = 0; i < V_WIDTH; i++)
+				sum[i] = v_fma(v_load(row[i] + r), v, sum[i]);
+		}
+		v_store(out + h, v_sums(sum));
+	}
+}
+
 #ifdef V_DIGITS
 #include "body_score_q4.h"
 #else
 static void score_q4(const uint8_t *tiles, const uint16_t *scales, uint32_t n,
-		     const struct kvs_q8 *q, float *out, uint32_t ld)
+		     const struct kvs_q8 *q, const float *base, float *out, uint32_t ld)
 {
 	for (uint32_t t = 0; t < n; t += KVS_TILE) {
 		const uint8_t *tile = tiles + (size_t)t * q->rank / 2;
@@ -163,6 +185,7 @@ static void score_q4(const uint8_t *tiles, const uint16_t *scales, uint32_t n,
 				}
 			for (uint32_t i = 0; i < items; i++)
 				out[(size_t)h * ld + t + i] =
+					base[h] +
 					(float)(sum[i] - 8 * q->sum[h]) * scale[i] * q->scale[h];
 		}
 	}

@@ -7,8 +7,9 @@
 
 #define Q4_HEADS 8
 
-V_INLINE void score_q4_vector(const uint8_t *tile, v_f32 scale, const struct kvs_q8 *q, uint32_t h,
-			      float *out, uint32_t ld, uint32_t n, const int heads)
+V_INLINE void score_q4_vector(const uint8_t *tile, v_f32 scale, const struct kvs_q8 *q,
+			      const float *base, uint32_t h, float *out, uint32_t ld, uint32_t n,
+			      const int heads)
 {
 	const int8_t *x = q->q + (size_t)h * q->rank;
 	v_i32 sum[Q4_HEADS];
@@ -27,13 +28,15 @@ V_INLINE void score_q4_vector(const uint8_t *tile, v_f32 scale, const struct kvs
 			sum[i] = v_dot16(sum[i], z, x + (size_t)i * q->rank + r);
 	}
 #pragma GCC unroll 8
-	for (int i = 0; i < heads; i++)
-		v_store_first(out + (size_t)i * ld,
-			      v_mul(v_mul(v_to_f32(sum[i]), scale), v_set(q->scale[h + i])), n);
+	for (int i = 0; i < heads; i++) {
+		v_f32 product = v_mul(v_mul(v_to_f32(sum[i]), scale), v_set(q->scale[h + i]));
+
+		v_store_first(out + (size_t)i * ld, v_add(product, v_set(base[h + i])), n);
+	}
 }
 
 static void score_q4(const uint8_t *tiles, const uint16_t *scales, uint32_t n,
-		     const struct kvs_q8 *q, float *out, uint32_t ld)
+		     const struct kvs_q8 *q, const float *base, float *out, uint32_t ld)
 {
 	for (uint32_t i = 0; i < n; i += V_WIDTH) {
 		const uint8_t *tile = tiles + (size_t)(i / KVS_TILE) * KVS_TILE * q->rank / 2 +
@@ -42,10 +45,13 @@ static void score_q4(const uint8_t *tiles, const uint16_t *scales, uint32_t n,
 		v_f32 scale = v_load_half(scales + i);
 
 		for (; h + 8 <= q->n_heads; h += 8)
-			score_q4_vector(tile, scale, q, h, out + (size_t)h * ld + i, ld, items, 8);
+			score_q4_vector(tile, scale, q, base, h, out + (size_t)h * ld + i, ld,
+					items, 8);
 		for (; h + 4 <= q->n_heads; h += 4)
-			score_q4_vector(tile, scale, q, h, out + (size_t)h * ld + i, ld, items, 4);
+			score_q4_vector(tile, scale, q, base, h, out + (size_t)h * ld + i, ld,
+					items, 4);
 		for (; h < q->n_heads; h++)
-			score_q4_vector(tile, scale, q, h, out + (size_t)h * ld + i, ld, items, 1);
+			score_q4_vector(tile, scale, q, base, h, out + (size_t)h * ld + i, ld,
+					items, 1);
 	}
 }

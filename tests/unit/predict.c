@@ -152,7 +152,7 @@ START_TEST(groupmean_within_its_steps)
 	for (size_t i = 0; i < N_SHAPES; i++) {
 		struct subject s = subject_new(kernels, &kvs_predict_groupmean, shapes[i], 0);
 		uint32_t n = s.n_groups > 3 ? s.n_groups - 2 : s.n_groups;
-		double error = 0, power = 0;
+		double error = 0, power = 0, point, unused;
 
 		s.p.ops->score(&s.p, s.projected, s.block, n, s.est, s.ld);
 		for (uint32_t h = 0; h < s.g.n_heads; h++)
@@ -160,23 +160,64 @@ START_TEST(groupmean_within_its_steps)
 				double most, size,
 					want = projected_logit(&s, h, g * s.g.group, s.g.group,
 							       &most, &size);
-				double got = (double)s.est[h * s.ld + g],
-				       bound = size * most / 8 * 1.01;
+				double got = (double)s.est[h * s.ld + g], bound;
 
-				bound += s.p.rank * (size / 127) * most + 1e-3 * size * most;
+				projected_logit(&s, h, s.g.group / 2, s.g.group - s.g.group / 2,
+						&point, &unused);
+				most += point;
+				bound = size * most / 8 * 1.01 + s.p.rank * (size / 127) * most +
+					1e-3 * size * most;
 				ck_assert_msg(fabs(got - want) <= bound,
 					      "shape %zu, head %u, group %u: %g, not %g", i, h, g,
 					      got, want);
 				error += (got - want) * (got - want);
 				power += want * want;
 			}
-		ck_assert_msg(error <= 0.05 * power, "shape %zu: error %g of %g", i, error, power);
+		ck_assert_msg(error <= 0.1 * power, "shape %zu: error %g of %g", i, error, power);
 		for (uint32_t h = 0; h < s.g.n_heads; h++)
 			for (uint32_t x = n; x < s.ld; x++)
 				ck_assert_int_eq(
 					memcmp(&s.est[h * s.ld + x], "\xcc\xcc\xcc\xcc", 4), 0);
 		subject_free(&s);
 	}
+}
+END_TEST
+
+/*
+ * What all groups have in common costs no precision: the error is measured against what sets them
+ * apart.
+ */
+START_TEST(groupmean_around_a_point)
+{
+	const struct kvs_kernels *kernels = set_of(_i);
+	struct subject s = subject_new(kernels, &kvs_predict_groupmean, shapes[0], 0);
+	uint32_t dim = s.g.head_dim, bad;
+	double error = 0, apart = 0;
+
+	for (uint32_t x = 0; x < s.n_groups; x++) {
+		uint16_t *k = (uint16_t *)record_of(&s, x);
+
+		for (uint32_t i = 0; i < 2 * 4 * dim; i++)
+			k[i] = half_nearest(half_value(k[i]) + 30 * (double)(i % dim % 3));
+		ck_assert_int_eq(s.p.ops->build(&s.p, s.packed, k, x, s.block, &bad), 0);
+	}
+	s.p.ops->score(&s.p, s.projected, s.block, s.n_groups, s.est, s.ld);
+	for (uint32_t h = 0; h < s.g.n_heads; h++) {
+		double want[64], mean = 0, shift = 0, most, size;
+
+		for (uint32_t x = 0; x < s.n_groups; x++) {
+			want[x] = projected_logit(&s, h, x * 4, 4, &most, &size);
+			mean += want[x] / s.n_groups;
+			shift += ((double)s.est[h * s.ld + x] - want[x]) / s.n_groups;
+		}
+		ck_assert_double_le(fabs(shift), 0.002 * fabs(mean) + 0.5);
+		for (uint32_t x = 0; x < s.n_groups; x++) {
+			error += pow((double)s.est[h * s.ld + x] - want[x] - shift, 2);
+			apart += pow(want[x] - mean, 2);
+		}
+	}
+	ck_assert_msg(error <= 0.1 * apart, "error %g of %g", error, apart);
+	subject_free(&s);
 }
 END_TEST
 
@@ -250,10 +291,10 @@ START_TEST(window_estimates_nothing)
 END_TEST
 
 /*
- * Building a group again, or in another order, leaves the same block; a partial block scores as a
+ * Building groups again, as after a truncation, leaves the same block; a partial block scores as a
  * whole one does.
  */
-START_TEST(blocks_do_not_depend_on_order)
+START_TEST(blocks_do_not_depend_on_history)
 {
 	const struct kvs_kernels *kernels = set_of(_i);
 
@@ -269,7 +310,7 @@ START_TEST(blocks_do_not_depend_on_order)
 							record_of(&s, s.n_groups - 1 - x), x, other,
 							&bad),
 					 0);
-		for (uint32_t x = s.n_groups; x-- > 0;)
+		for (uint32_t x = 0; x < s.n_groups; x++)
 			ck_assert_int_eq(s.p.ops->build(&s.p, s.packed, record_of(&s, x), x, other,
 							&bad),
 					 0);
@@ -329,7 +370,6 @@ START_TEST(groupmean_extremes)
 		s.p.ops->score(&s.p, s.projected, s.block, s.n_groups, s.est, s.ld);
 		for (uint32_t h = 0; h < s.g.n_heads; h++) {
 			ck_assert(isfinite(s.est[h * s.ld + 5]));
-			ck_assert(i != 0 || s.est[h * s.ld + 5] == 0);
 		}
 		memset(s.q, 0, s.g.n_heads * s.g.head_dim * sizeof(float));
 		s.p.ops->query(&s.p, s.packed, s.q, s.projected);
@@ -354,7 +394,7 @@ START_TEST(int4_scores_are_the_same_everywhere)
 	uint8_t tiles[48 * RANK / 2];
 	uint16_t scales[48];
 	int8_t q[HEADS * RANK];
-	float scale[HEADS], a[HEADS * 40], b[HEADS * 40];
+	float scale[HEADS], base[HEADS], a[HEADS * 40], b[HEADS * 40];
 	int32_t sum[HEADS];
 
 	for (int round = 0; round < 50; round++) {
@@ -368,14 +408,15 @@ START_TEST(int4_scores_are_the_same_everywhere)
 			q[i] = (int8_t)(round ? (int)random_below(255) - 127 : 127);
 		for (uint32_t h = 0; h < x.n_heads; h++) {
 			scale[h] = random_normal();
+			base[h] = random_normal();
 			sum[h] = 0;
 			for (uint32_t r = 0; r < x.rank; r++)
 				sum[h] += q[h * x.rank + r];
 		}
 		memset(a, 0xcc, sizeof(a));
 		memset(b, 0xcc, sizeof(b));
-		kernel_sets[0]->score_q4(tiles, scales, ITEMS - round % 3 * 10, &x, a, 40);
-		kernels->score_q4(tiles, scales, ITEMS - round % 3 * 10, &x, b, 40);
+		kernel_sets[0]->score_q4(tiles, scales, ITEMS - round % 3 * 10, &x, base, a, 40);
+		kernels->score_q4(tiles, scales, ITEMS - round % 3 * 10, &x, base, b, 40);
 		ck_assert(!memcmp(a, b, sizeof(a)));
 	}
 }
@@ -401,7 +442,8 @@ START_TEST(ranks)
 		ck_assert_int_eq(kvs_predict_groupmean.init(&p, 0), 0);
 		ck_assert_uint_eq(p.rank, want[i].groupmean);
 		ck_assert_uint_eq(p.items_per_group, 1);
-		ck_assert_uint_eq(kvs_predict_groupmean.block_bytes(&p), 64 * (p.rank / 2 + 2));
+		ck_assert_uint_eq(kvs_predict_groupmean.block_bytes(&p),
+				  64 * (p.rank / 2 + 2) + 2 * p.rank);
 		ck_assert_int_eq(kvs_predict_groupmean.init(&p, 8), -EINVAL);
 		ck_assert_int_eq(kvs_predict_groupmean.init(&p, kv_dim + 16), -EINVAL);
 		ck_assert_int_eq(kvs_predict_lowrank.init(&p, 0), 0);
@@ -607,11 +649,12 @@ Suite *suite_predict(void)
 	tcase_add_test(c, ranks);
 	tcase_add_loop_test(c, choice_against_a_sort, 0, n_kernel_sets);
 	tcase_add_loop_test(c, groupmean_within_its_steps, 0, n_kernel_sets);
+	tcase_add_loop_test(c, groupmean_around_a_point, 0, n_kernel_sets);
 	tcase_add_loop_test(c, groupmean_extremes, 0, n_kernel_sets);
 	tcase_add_loop_test(c, lowrank_of_every_token, 0, n_kernel_sets);
 	tcase_add_loop_test(c, exact_is_attentions_logits, 0, n_kernel_sets);
 	tcase_add_loop_test(c, window_estimates_nothing, 0, n_kernel_sets);
-	tcase_add_loop_test(c, blocks_do_not_depend_on_order, 0, n_kernel_sets);
+	tcase_add_loop_test(c, blocks_do_not_depend_on_history, 0, n_kernel_sets);
 	tcase_add_loop_test(c, bad_k_is_named, 0, n_kernel_sets);
 	tcase_add_loop_test(c, int4_scores_are_the_same_everywhere, 0, n_kernel_sets);
 	tcase_add_loop_test(c, reduction, 0, n_kernel_sets);
