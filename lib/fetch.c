@@ -8,16 +8,15 @@
 
 #include "session.h"
 
-/* KVS_MESSAGE: layer and tokens of a record, for people. */
-static void where(const struct kvs *s, uint64_t record, uint32_t *layer, uint32_t *first,
-		  uint32_t *last)
+static uint32_t record_layer(const struct kvs *s, uint64_t record)
 {
-	const struct geometry *g = &s->geo;
-	uint32_t chunk = kvs_record_chunk(s, record);
+	return s->layer_of[record / s->geo.groups_per_chunk % s->geo.n_disk];
+}
 
-	*layer = s->layer_of[record / g->groups_per_chunk % g->n_disk];
-	*first = s->chunks.token[chunk] + (uint32_t)(record % g->groups_per_chunk) * g->rec.group;
-	*last = *first + g->rec.group - 1;
+static uint32_t first_token(const struct kvs *s, uint64_t record)
+{
+	return s->chunks.token[kvs_record_chunk(s, record)] +
+	       (uint32_t)(record % s->geo.groups_per_chunk) * s->geo.rec.group;
 }
 
 static uint32_t record_crc(const struct kvs *s, uint64_t record, const void *data)
@@ -37,24 +36,25 @@ void kvs_record_seal(struct kvs *s, uint64_t record, const void *data)
 
 int kvs_check_record(struct kvs *s, uint64_t record, const void *data)
 {
-	uint32_t layer, first, last;
+	uint32_t first = first_token(s, record);
 
 	if (record_crc(s, record, data) == s->chunks.crc[record])
 		return 0;
-	where(s, record, &layer, &first, &last);
 	return kvs_fail(
 		s, -EBADMSG,
 		"layer %u, tokens %u to %u: the record read from %s does not match its checksum; the store is damaged or shared",
-		layer, first, last, s->store.path);
+		record_layer(s, record), first, first + s->geo.rec.group - 1, s->store.path);
 }
 
-static int io_failed(struct kvs *s, const char *what, uint64_t record, int err)
+/* Of a request for n neighbouring records. */
+static int io_failed(struct kvs *s, enum kvs_io_op op, uint64_t record, uint32_t n, int err)
 {
-	uint32_t layer, first, last;
+	uint32_t first = first_token(s, record);
 
-	where(s, record, &layer, &first, &last);
-	return kvs_fail(s, err, "layer %u, tokens %u to %u: %s %s: %s", layer, first, last, what,
-			s->store.path, strerror(-err));
+	return kvs_fail(s, err, "layer %u, tokens %u to %u: %s %s: %s", record_layer(s, record),
+			first, first + n * s->geo.rec.group - 1,
+			op == KVS_IO_READ ? "reading from" : "writing to", s->store.path,
+			strerror(-err));
 }
 
 int kvs_queue(struct kvs *s, const struct kvs_io_request *req)
@@ -100,40 +100,41 @@ static int slot_done(struct kvs *s, uint32_t dl, uint32_t index, int result)
 
 	s->reading[dl]--;
 	if (result)
-		return io_failed(s, "reading from", slot->record, result);
+		return io_failed(s, KVS_IO_READ, slot->record, 1, result);
 	if (kvs_check_record(s, slot->record, kvs_arena_at(s, kvs_slot_sector(s, dl, index))))
 		return s->failed;
 	slot->state = SLOT_READY;
 	return 0;
 }
 
+/* What the tags mean is said in session.h. */
 static int completed(struct kvs *s, const struct kvs_io_completion *c)
 {
-	uint32_t kind = (uint32_t)(c->tag >> 60), seq = (uint32_t)(c->tag >> 48) & 0xfff;
-	uint32_t dl = (uint32_t)(c->tag >> 32) & 0xffff, index = (uint32_t)c->tag;
+	uint32_t kind = (uint32_t)(c->tag >> 60), extra = (uint32_t)(c->tag >> 48) & 0xfff;
+	uint32_t dl = (uint32_t)(c->tag >> 32) & 0xffff, record = (uint32_t)c->tag, n = 1;
+	enum kvs_io_op op = KVS_IO_WRITE;
 
 	switch (kind) {
 	case KVS_TAG_SLOT:
-		return slot_done(s, dl, index, c->result);
+		return slot_done(s, dl, record, c->result);
 	case KVS_TAG_RING:
-		s->seqs[seq].writing[dl * s->geo.ring + index] = 0;
+		s->seqs[extra].writing[dl * s->geo.ring +
+				       first_token(s, record) / s->geo.rec.group % s->geo.ring] = 0;
 		break;
 	case KVS_TAG_STAGE:
 		s->pre.writes--;
+		n = extra;
 		break;
 	case KVS_TAG_STREAM:
-		s->pre.streams[index]--;
+		s->pre.streams[first_token(s, record) / s->geo.chunk_tokens % 2]--;
+		n = extra;
+		op = KVS_IO_READ;
 		break;
 	default:
 		s->sync = 0;
+		op = extra;
 	}
-	if (!c->result)
-		return 0;
-	return kvs_fail(s, c->result, "layer %u: %s %s: %s", s->layer_of[dl],
-			kind == KVS_TAG_STREAM || kind == KVS_TAG_SYNC ? "reading from"
-								       : "writing to",
-			s->store.path,
-			c->result == -ENOSPC ? "no space left on device" : strerror(-c->result));
+	return c->result ? io_failed(s, op, record, n, c->result) : 0;
 }
 
 /* Submits what is collected, takes what has completed, waits until there were at least min. */
@@ -189,7 +190,7 @@ struct kvs_io_request kvs_record_request(struct kvs *s, enum kvs_io_op op,
 /* Write-back of a full group from the rolling buffer. */
 int kvs_ring_write(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t group)
 {
-	uint32_t dl = s->disk[layer], index = group % s->geo.ring;
+	uint32_t dl = s->disk[layer];
 	uint64_t sector = kvs_ring_sector(s, q, layer, group), record = kvs_record(s, q, dl, group);
 	struct kvs_io_request req;
 
@@ -200,8 +201,9 @@ int kvs_ring_write(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t g
 	}
 	kvs_record_seal(s, record, kvs_arena_at(s, sector));
 	req = kvs_record_request(s, KVS_IO_WRITE, KVS_IO_BEHIND, record, sector,
-				 kvs_tag(KVS_TAG_RING, (uint32_t)kvs_seq_index(s, q), dl, index));
-	q->writing[dl * s->geo.ring + index] = 1;
+				 kvs_tag(KVS_TAG_RING, (uint32_t)kvs_seq_index(s, q), dl,
+					 (uint32_t)record));
+	q->writing[dl * s->geo.ring + group % s->geo.ring] = 1;
 	return kvs_queue(s, &req);
 }
 
@@ -215,8 +217,8 @@ int kvs_ring_wait(struct kvs *s, struct sequence *q, uint32_t dl, uint32_t group
 
 static int sync_request(struct kvs *s, enum kvs_io_op op, uint64_t record, uint64_t sector)
 {
-	struct kvs_io_request req = kvs_record_request(s, op, KVS_IO_LATE, record, sector,
-						       kvs_tag(KVS_TAG_SYNC, 0, 0, 0));
+	struct kvs_io_request req = kvs_record_request(
+		s, op, KVS_IO_LATE, record, sector, kvs_tag(KVS_TAG_SYNC, op, 0, (uint32_t)record));
 	int err = kvs_queue(s, &req);
 
 	s->sync = 1;

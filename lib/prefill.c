@@ -178,7 +178,7 @@ static int stage_write(struct kvs *s, struct sequence *q, uint32_t layer, uint32
 			.sectors = n * s->geo.record_sectors,
 			.arena = stage_sector(s, g),
 			.store = kvs_record(s, q, dl, g) * s->geo.record_sectors,
-			.tag = kvs_tag(KVS_TAG_STAGE, 0, dl, 0),
+			.tag = kvs_tag(KVS_TAG_STAGE, n, dl, (uint32_t)kvs_record(s, q, dl, g)),
 		};
 
 		s->stats.records_written += n;
@@ -232,13 +232,12 @@ int kvs_prefill_put(struct kvs *s, uint32_t layer, uint32_t n, const float *k, c
 	return err ? err : stage_flush(s, q, layer, s->pre.pos + s->pre.put, false);
 }
 
-/* Starts reading chunk c's first n groups into a block. */
+/* Starts reading chunk c's first n groups into a block: the one that c's parity says. */
 static int stream_read(struct kvs *s, struct sequence *q, uint32_t layer, uint32_t c, uint32_t n,
 		       uint32_t block)
 {
 	uint64_t sectors = (uint64_t)n * s->geo.record_sectors, at;
-	uint64_t store = kvs_record(s, q, s->disk[layer], c * s->geo.groups_per_chunk) *
-			 s->geo.record_sectors;
+	uint64_t record = kvs_record(s, q, s->disk[layer], c * s->geo.groups_per_chunk);
 	uint32_t piece = REQUEST_SECTORS / s->geo.record_sectors * s->geo.record_sectors;
 	int err = 0;
 
@@ -251,10 +250,11 @@ static int stream_read(struct kvs *s, struct sequence *q, uint32_t layer, uint32
 			.layer = (uint16_t)layer,
 			.sectors = (uint32_t)(left < piece ? left : piece),
 			.arena = stream_sector(s, block) + at,
-			.store = store + at,
-			.tag = kvs_tag(KVS_TAG_STREAM, 0, s->disk[layer], block),
+			.store = record * s->geo.record_sectors + at,
 		};
 
+		req.tag = kvs_tag(KVS_TAG_STREAM, req.sectors / s->geo.record_sectors,
+				  s->disk[layer], (uint32_t)(record + at / s->geo.record_sectors));
 		s->pre.streams[block]++;
 		s->stats.bytes_read += (uint64_t)req.sectors * KVS_SECTOR;
 		err = kvs_queue(s, &req);

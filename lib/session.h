@@ -306,15 +306,19 @@ int kvs_visit_placed(struct kvs *s, struct sequence *q, uint32_t layer, const ui
 		     uint32_t n, uint32_t *place, kvs_visit_fn visit, void *arg);
 void kvs_unplace(struct kvs *s, uint32_t dl, uint32_t n, const uint32_t *place);
 
+/*
+ * Tags of requests. index: the slot of KVS_TAG_SLOT, else the (first) record. extra: the sequence of
+ * KVS_TAG_RING, how many records KVS_TAG_STAGE and KVS_TAG_STREAM have, the operation of KVS_TAG_SYNC.
+ */
 #define KVS_TAG_SLOT 1u
 #define KVS_TAG_RING 2u
 #define KVS_TAG_STAGE 3u
 #define KVS_TAG_STREAM 4u
 #define KVS_TAG_SYNC 5u
 
-static inline uint64_t kvs_tag(uint32_t kind, uint32_t seq, uint32_t dl, uint32_t index)
+static inline uint64_t kvs_tag(uint32_t kind, uint32_t extra, uint32_t dl, uint32_t index)
 {
-	return (uint64_t)kind << 60 | (uint64_t)seq << 48 | (uint64_t)dl << 32 | index;
+	return (uint64_t)kind << 60 | (uint64_t)extra << 48 | (uint64_t)dl << 32 | index;
 }
 
 /* select.c */

@@ -526,7 +526,7 @@ START_TEST(faults_are_noticed)
 	for (t = 0; !err && t < 300; t++)
 		err = step(s, seq, t, out);
 	ck_assert_int_eq(err, want[_i]);
-	ck_assert_msg(want[_i] == -ETIMEDOUT || strstr(kvs_message(s), "layer"), "%s",
+	ck_assert_msg(want[_i] == -ETIMEDOUT || strstr(kvs_message(s), ", tokens "), "%s",
 		      kvs_message(s));
 	ck_assert_int_eq(step(s, seq, t, out), want[_i]);
 	ck_assert_int_eq(kvs_seq_new(s, &seq), want[_i]);
