@@ -3,6 +3,7 @@
  * Low-rank bases: the leading eigenvectors of the second moment of K, by LAPACK.
  */
 #include <cblas.h>
+#include <complex.h>
 #include <errno.h>
 #include <lapacke.h>
 #include <math.h>
@@ -58,6 +59,76 @@ void kvs_lowrank_gram(double *gram, uint32_t kv_dim, const double *rows, uint32_
 	cblas_dsyrk(CblasColMajor, CblasLower, CblasNoTrans, (int)kv_dim, (int)n_rows, 1.0, rows,
 		    (int)kv_dim, 1.0, gram, (int)kv_dim);
 	openblas_set_num_threads(threads);
+}
+
+static double *element(double *gram, size_t n, size_t a, size_t b)
+{
+	return a > b ? &gram[b * n + a] : &gram[a * n + b];
+}
+
+/* Mean of exp(i * angle * t) over t = 0 .. tokens - 1. */
+static double complex mean_turn(double angle, uint32_t tokens)
+{
+	double half = sin(angle / 2);
+
+	if (fabs(half) < 1e-12)
+		return 1;
+	return cexp(I * angle * (tokens - 1) / 2) * sin(tokens * angle / 2) / (tokens * half);
+}
+
+struct pair { /* two channels of a head that turn together */
+	size_t x, y;
+	double angle;
+};
+
+static struct pair pair_of(const struct kvs_rope *rope, uint32_t i)
+{
+	if (i >= rope->dims / 2)
+		return (struct pair){ 2 * i, 2 * i + 1, 0 };
+	if (rope->halves)
+		return (struct pair){ i, i + rope->dims / 2, (double)rope->turn[i] };
+	return (struct pair){ 2 * i, 2 * i + 1, (double)rope->turn[i] };
+}
+
+/*
+ * The mean over t of R(a t) M R(b t)', M the 2 x 2 block of pairs that turn by a and b: what of M
+ * is a rotation turns by a - b, what of it is a reflection by a + b.
+ */
+static void spread_block(double *gram, size_t n, struct pair a, struct pair b, double complex apart,
+			 double complex together)
+{
+	double *xx = element(gram, n, a.x, b.x), *yy = element(gram, n, a.y, b.y);
+	double *xy = element(gram, n, a.x, b.y), *yx = element(gram, n, a.y, b.x);
+	double complex rotation = (*xx + *yy + I * (*yx - *xy)) / 2 * apart;
+	double complex reflection = (*xx - *yy + I * (*yx + *xy)) / 2 * together;
+
+	*xx = creal(rotation) + creal(reflection);
+	*yy = creal(rotation) - creal(reflection);
+	*yx = cimag(rotation) + cimag(reflection);
+	*xy = cimag(reflection) - cimag(rotation);
+}
+
+void kvs_lowrank_spread(double *gram, const struct kvs_geom *g, const struct kvs_rope *rope,
+			uint32_t tokens)
+{
+	uint32_t dim = g->head_dim, heads = g->n_kv_heads;
+	size_t n = (size_t)heads * dim;
+
+	for (uint32_t i = 0; i < dim / 2; i++)
+		for (uint32_t j = 0; j < dim / 2; j++) {
+			struct pair a = pair_of(rope, i), b = pair_of(rope, j);
+			double complex apart = mean_turn(a.angle - b.angle, tokens);
+			double complex together = mean_turn(a.angle + b.angle, tokens);
+
+			for (uint32_t u = 0; u < heads; u++)
+				for (uint32_t v = 0; v < heads; v++) {
+					struct pair c = { u * dim + a.x, u * dim + a.y, a.angle };
+					struct pair d = { v * dim + b.x, v * dim + b.y, b.angle };
+
+					if (c.x <= d.x)
+						spread_block(gram, n, c, d, apart, together);
+				}
+		}
 }
 
 static lapack_int eigen(double *gram, size_t n)

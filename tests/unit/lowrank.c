@@ -184,6 +184,120 @@ START_TEST(not_finite)
 }
 END_TEST
 
+/* x turned by `tokens` positions. */
+static void turn(const struct kvs_geom *g, const struct kvs_rope *rope, uint32_t tokens,
+		 const double *x, double *out)
+{
+	memcpy(out, x, g->n_kv_heads * g->head_dim * sizeof(*x));
+	for (uint32_t h = 0; h < g->n_kv_heads; h++)
+		for (uint32_t i = 0; i < rope->dims / 2; i++) {
+			uint32_t a = h * g->head_dim + (rope->halves ? i : 2 * i);
+			uint32_t b = a + (rope->halves ? rope->dims / 2 : 1);
+			double c = cos((double)rope->turn[i] * tokens),
+			       s = sin((double)rope->turn[i] * tokens);
+
+			out[a] = x[a] * c - x[b] * s;
+			out[b] = x[a] * s + x[b] * c;
+		}
+}
+
+static void add_square(double *gram, uint32_t n, const double *x, double weight)
+{
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t j = 0; j < n; j++)
+			gram[i * n + j] += x[i] * x[j] * weight;
+}
+
+/* The closed form against turning every vector to every position. */
+START_TEST(spread)
+{
+	static const struct kvs_geom shapes[] = { { 4, 2, 2, 16 }, { 4, 3, 3, 32 } };
+	float turns[8] = { 1, 0.7f, 0.1f, 0.03f, 0, 3.14159265f, 6.2831853f, 1e-4f };
+
+	random_state = 4;
+	for (uint32_t round = 0; round < 8; round++) {
+		const struct kvs_geom *g = &shapes[round / 4];
+		struct kvs_rope rope = { round / 2 % 2 ? 16 : 12, round % 2, turns };
+		uint32_t n = g->n_kv_heads * g->head_dim, tokens = 50;
+		double *gram = calloc(n * n, sizeof(*gram)), *want = calloc(n * n, sizeof(*want));
+		double x[96], turned[96];
+
+		for (uint32_t v = 0; v < 5; v++) {
+			for (uint32_t i = 0; i < n; i++)
+				x[i] = (double)random_normal();
+			add_square(gram, n, x, 1);
+			for (uint32_t t = 0; t < tokens; t++) {
+				turn(g, &rope, t, x, turned);
+				add_square(want, n, turned, 1.0 / tokens);
+			}
+		}
+		for (uint32_t i = 0; i < n;
+		     i++) /* only the lower triangle, by columns, is looked at */
+			for (uint32_t j = 0; j < i; j++)
+				gram[i * n + j] = 1e9;
+		kvs_lowrank_spread(gram, g, &rope, tokens);
+		for (uint32_t i = 0; i < n; i++)
+			for (uint32_t j = i; j < n; j++)
+				ck_assert_double_eq_tol(gram[i * n + j], want[i * n + j], 1e-6);
+		free(gram);
+		free(want);
+	}
+}
+END_TEST
+
+/* Share of x that a basis holds. */
+static double held(const struct problem *p, const double *x)
+{
+	double all = 0, in = 0;
+
+	for (uint32_t i = 0; i < p->n; i++)
+		all += x[i] * x[i];
+	for (uint32_t r = 0; r < p->rank; r++) {
+		double along = 0;
+
+		for (uint32_t i = 0; i < p->n; i++)
+			along += x[i] * (double)p->basis[i * p->rank + r];
+		in += along * along;
+	}
+	return in / all;
+}
+
+/* A basis from the first 64 tokens of 4,096 holds the last ones only when it is spread. */
+START_TEST(spread_holds_later_tokens)
+{
+	struct kvs_geom g = { 4, 1, 1, 32 };
+	float turns[16];
+	struct kvs_rope rope = { 32, 1, turns };
+	double held_by[2] = { 0, 0 };
+
+	for (int i = 0; i < 16; i++)
+		turns[i] = powf(10000, -(float)i / 16);
+	for (int is_spread = 0; is_spread < 2; is_spread++) {
+		struct problem p = problem_new(32, 16);
+		double x[32], turned[32];
+
+		random_state = 6;
+		memset(p.gram, 0, 32 * 32 * sizeof(double));
+		for (uint32_t t = 0; t < 4096; t++) {
+			for (uint32_t i = 0; i < 32; i++)
+				x[i] = 3.0 * (i % 16 > 8) + (double)random_normal() * 0.1;
+			turn(&g, &rope, t, x, turned);
+			if (t < 64)
+				add_square(p.gram, 32, turned, 1);
+			if (t == 64 && is_spread)
+				kvs_lowrank_spread(p.gram, &g, &rope, 4096);
+			if (t == 64)
+				ck_assert_int_eq(problem_solve(&p), 0);
+			if (t >= 3000)
+				held_by[is_spread] += held(&p, turned) / 1096;
+		}
+		problem_free(&p);
+	}
+	ck_assert_msg(held_by[1] > 0.98 && held_by[0] < 0.8, "%g, spread %g", held_by[0],
+		      held_by[1]);
+}
+END_TEST
+
 Suite *suite_lowrank(void)
 {
 	Suite *suite = suite_create("lowrank");
@@ -195,6 +309,8 @@ Suite *suite_lowrank(void)
 	tcase_add_test(c, the_same_twice);
 	tcase_add_test(c, no_k_at_all);
 	tcase_add_test(c, not_finite);
+	tcase_add_test(c, spread);
+	tcase_add_test(c, spread_holds_later_tokens);
 	suite_add_tcase(suite, c);
 	return suite;
 }
