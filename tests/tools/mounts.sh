@@ -17,13 +17,16 @@ mounted() {
     echo "$3" >>"$TMP/mounts"
 }
 
-# loop_device FILE SECTOR: $device, detached at the end of the script.
+# loop_device FILE SECTOR [OPTIONS]: $device, detached at the end of the script.
 loop_device() {
-    device=$(losetup --find --show --sector-size "$2" "$1" 2>"$TMP/loop.err") ||
+    device=$(losetup --find --show --sector-size "$2" "${@:3}" "$1" 2>"$TMP/loop.err") ||
         skip "no loop device with sectors of $2 bytes: $(tail -n 1 "$TMP/loop.err")"
     echo "$device" >>"$TMP/loops"
     blockdev --setrw "$device" # whoever had it before may have set it read-only
 }
+
+# Whether a loop device reads its file by direct I/O, as the kernel says.
+loop_direct() { [ "$(cat "/sys/block/${device#/dev/}/loop/dio")" = 1 ] && echo true || echo false; }
 
 # Undoes what the cases did; the script calls it from its cleanup.
 mounts_undo() {
@@ -37,6 +40,6 @@ small_disk() {
     truncate -s "$2M" "$TMP/$1.img"
     command -v mkfs.ext4 >/dev/null || skip "no mkfs.ext4 here"
     mkfs.ext4 -q -m 0 "$TMP/$1.img"
-    loop_device "$TMP/$1.img" 512
+    loop_device "$TMP/$1.img" 512 --direct-io=on
     mounted ext4 "$device" "$TMP/$1" noatime
 }
