@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Differences between kernels, and nothing else. Kbuild looks for each in the headers that it builds against and
- * defines HAVE_*; version numbers are not asked, distributions backport.
+ * Differences between kernels, and nothing else. Kbuild looks for each in the headers that it
+ * builds against and defines HAVE_*; version numbers are not asked, distributions backport.
  */
 #ifndef KVSWAP_COMPAT_H
 #define KVSWAP_COMPAT_H
@@ -14,7 +14,7 @@
 
 /* 6.0 made the operation and flags of a bio a type of their own. */
 #ifndef HAVE_BLK_OPF_T
-typedef unsigned int blk_opf_t;
+#define blk_opf_t unsigned int
 #endif
 
 /* 5.18 gave bio_init() the device and the operation. */
@@ -30,7 +30,10 @@ static inline void kvswap_bio_init(struct bio *bio, struct block_device *bdev,
 #endif
 }
 
-/* The same, for the device and cgroup of another bio: what bio_set_dev() does in two steps since 5.12. */
+/*
+ * The same, for the device and cgroup of another bio: what bio_set_dev() does in two steps since
+ * 5.12.
+ */
 static inline void kvswap_bio_init_like(struct bio *bio, struct bio *like, struct bio_vec *vecs,
 					unsigned short nr, blk_opf_t opf)
 {
@@ -67,9 +70,9 @@ static inline void kvswap_vm_flags(struct vm_area_struct *vma, unsigned long set
 
 /* 5.16 dropped the second result of ki_complete(). */
 #ifdef HAVE_KI_COMPLETE_RET2
-#define KVSWAP_KI_COMPLETE(name, iocb, ret) void name(struct kiocb *iocb, long ret, long ret2)
+#define KVSWAP_KI_COMPLETE_ARGS struct kiocb *iocb, long ret, long ret2
 #else
-#define KVSWAP_KI_COMPLETE(name, iocb, ret) void name(struct kiocb *iocb, long ret)
+#define KVSWAP_KI_COMPLETE_ARGS struct kiocb *iocb, long ret
 #endif
 
 /* 6.6 has kiocb_start_write(): freeze protection that the completion, elsewhere, gives back. */
@@ -98,8 +101,9 @@ static inline void kvswap_write_end(struct kiocb *iocb)
 }
 
 /*
- * Exclusive use of a block device: 6.9 hands out a file, 6.7 handed out a handle, 6.5 took the holder at the
- * end as well, and before that the mode said it. kvswap_bdev_claim() returns what kvswap_bdev_release() wants.
+ * Exclusive use of a block device: 6.9 hands out a file, 6.7 handed out a handle, 6.5 took the
+ * holder at the end as well, and before that the mode said it. kvswap_bdev_claim() returns what
+ * kvswap_bdev_release() wants.
  */
 #if defined(HAVE_BDEV_FILE_OPEN)
 static inline void *kvswap_bdev_claim(dev_t dev, bool write, void *holder,

@@ -2,8 +2,9 @@
 /*
  * What the files of the module share: the context behind an open file and a request on its way.
  *
- * Locks, outermost first: kvswap_ctx.setup_lock (SETUP, mmap), kvswap_ctx.submit_lock (taking submissions off
- * the ring, sleeps), kvswap_ctx.lock (everything that completion touches too, interrupts off).
+ * Locks, outermost first: kvswap_ctx.setup_lock (SETUP, mmap), kvswap_ctx.submit_lock (taking
+ * submissions off the ring, sleeps), kvswap_ctx.lock (everything that completion touches too,
+ * interrupts off).
  */
 #ifndef KVSWAP_CONTEXT_H
 #define KVSWAP_CONTEXT_H
@@ -29,10 +30,13 @@ struct kvswap_req;
 /* A store is one of two implementations of the same three calls. */
 struct kvswap_target_ops {
 	u32 kind;
-	u32 slow_ops;			/* bits of operations that may sleep for long in start */
+	u32 slow_ops;			/* bits of operations that may sleep for long */
 	int (*bind)(struct kvswap_ctx *ctx);
 	void (*unbind)(struct kvswap_ctx *ctx);
-	/* Starts nr runs; each ends in kvswap_io_done(), in any context, perhaps before this returns. */
+	/*
+	 * Starts nr runs; each ends in kvswap_io_done(), in any context, perhaps before this
+	 * returns.
+	 */
 	void (*start)(struct kvswap_ctx *ctx, struct kvswap_req *runs, u32 nr);
 };
 
@@ -55,12 +59,12 @@ struct kvswap_req {
 	struct kvswap_req *next;	/* on the free list, or the neighbour that travels along */
 	struct kvswap_req *next_run;	/* in a batch about to start */
 	struct kvswap_sqe sqe;
-	u32 run_units;			/* of the first of a run: with all that travel along */
+	u32 run_units;			/* of the first of a run: of all that travel */
 	bool started;
 	u64 seq;			/* how many writes were submitted before */
 	u64 taken_ns;
 	struct list_head link;		/* while waiting: in kvswap_ctx.writes or parked */
-	struct rb_node node;		/* in kvswap_ctx.pending while it may change the store */
+	struct rb_node node;		/* in kvswap_ctx.pending if it changes the store */
 	u64 subtree_last;
 	union {
 		struct bio bio;
@@ -87,8 +91,8 @@ struct kvswap_ctx {
 	struct list_head parked;	/* reads that wait for a write */
 	struct kvswap_stats stats;
 
-	struct mutex submit_lock;
-	struct mutex setup_lock;
+	struct mutex submit_lock;	/* one caller at a time takes from the ring */
+	struct mutex setup_lock;	/* SETUP runs once */
 	bool ready;			/* set once by SETUP, with release semantics */
 	struct work_struct work;	/* starts what completions have made possible */
 	struct list_head contexts;	/* main.c */

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What an open file of /dev/kvswap can do: the ioctl table, SETUP and its undoing, mmap, poll, release.
+ * What an open file of /dev/kvswap can do: the ioctl table, SETUP and its undoing, mmap, poll,
+ * release.
  *
- * setup_lock keeps SETUP from running twice; ready says, with release semantics, that it has run. Nothing that
- * SETUP made goes away before release, which comes after the last mapping and the last call.
+ * setup_lock keeps SETUP from running twice; ready says, with release semantics, that it has run.
+ * Nothing that SETUP made goes away before release, which comes after the last mapping and the last
+ * call.
  */
 #include <linux/log2.h>
 #include <linux/mm.h>
@@ -18,11 +20,12 @@
 
 /* Offsets for mmap, far apart. */
 #define KVSWAP_MAP_SQ		0ull
-#define KVSWAP_MAP_CQ		(1ull << 28)
-#define KVSWAP_MAP_ARENA	(1ull << 32)
+#define KVSWAP_MAP_CQ		BIT_ULL(28)
+#define KVSWAP_MAP_ARENA	BIT_ULL(32)
 
 static bool kvswap_ctx_ready(const struct kvswap_ctx *ctx)
 {
+	/* Pairs with the release in SETUP: what SETUP made is there. */
 	return smp_load_acquire(&ctx->ready);
 }
 
@@ -52,7 +55,9 @@ static int kvswap_setup_check(const struct kvswap_setup *setup)
 	return setup->arena_bytes > (u64)U32_MAX << KVSWAP_UNIT_SHIFT ? -ENOSPC : 0;
 }
 
-/* Everything of a context that costs something, in the order in which kvswap_ctx_clear() undoes it. */
+/*
+ * Everything of a context that costs something, in the order in which kvswap_ctx_clear() undoes it.
+ */
 static int kvswap_ctx_fill(struct kvswap_ctx *ctx, const struct kvswap_setup *setup, u32 entries)
 {
 	u64 extra = kvswap_ring_sq_bytes(entries) + kvswap_ring_cq_bytes(entries) +
@@ -198,7 +203,8 @@ static_assert(offsetof(struct kvswap_sq, cq_head) == 64 && offsetof(struct kvswa
 static_assert(offsetof(struct kvswap_cq, sq_head) == 64 && offsetof(struct kvswap_cq, cqes) == 128);
 
 /*
- * The first part is copied with a size that the compiler knows and holds all of ENTER, which is called for every batch.
+ * The first part is copied with a size that the compiler knows and holds all of ENTER, which is
+ * called for every batch.
  */
 #define KVSWAP_ARG_FIRST 32u
 

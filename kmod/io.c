@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The life of a request: taken off the ring and checked, held back while an earlier write is in its way or too many
- * writes are under way, joined with its neighbours, started, completed.
+ * The life of a request: taken off the ring and checked, held back while an earlier write is in its
+ * way or too many writes are under way, joined with its neighbours, started, completed.
  *
- * Everything here is under kvswap_ctx.lock but starting, which may sleep. Reads start at once unless they overlap
- * a pending write; what changes the store queues in order behind write_depth and starts after the reads of its
- * batch. Nothing is allocated after SETUP.
+ * Everything here is under kvswap_ctx.lock but starting, which may sleep. Reads start at once
+ * unless they overlap a pending write; what changes the store queues in order behind write_depth
+ * and starts after the reads of its batch. Nothing is allocated after SETUP.
  */
 #include <linux/blkdev.h>
 #include <linux/capability.h>
@@ -27,8 +27,15 @@
 /* A plug costs more than it gains for so few. */
 #define KVSWAP_UNPLUGGED 2u
 
-#define kvswap_req_first(req) ((req)->sqe.store)
-#define kvswap_req_last(req) ((req)->sqe.store + (req)->sqe.units - 1)
+static inline u64 kvswap_req_first(const struct kvswap_req *req)
+{
+	return req->sqe.store;
+}
+
+static inline u64 kvswap_req_last(const struct kvswap_req *req)
+{
+	return req->sqe.store + req->sqe.units - 1;
+}
 
 INTERVAL_TREE_DEFINE(struct kvswap_req, node, u64, subtree_last, kvswap_req_first, kvswap_req_last,
 		     static, kvswap_pending)
@@ -36,8 +43,8 @@ INTERVAL_TREE_DEFINE(struct kvswap_req, node, u64, subtree_last, kvswap_req_firs
 const struct kvswap_op kvswap_ops[KVSWAP_OP_END] = {
 	[KVSWAP_OP_NOP] = { KVSWAP_WHOLE },
 	[KVSWAP_OP_READ] = { KVSWAP_USES_RANGE | KVSWAP_USES_ARENA },
-	[KVSWAP_OP_WRITE] = { KVSWAP_USES_RANGE | KVSWAP_USES_ARENA | KVSWAP_CHANGES | KVSWAP_QUEUES,
-			      KVSWAP_SQE_FUA },
+	[KVSWAP_OP_WRITE] = { KVSWAP_USES_RANGE | KVSWAP_USES_ARENA | KVSWAP_CHANGES |
+			      KVSWAP_QUEUES, KVSWAP_SQE_FUA },
 	[KVSWAP_OP_FLUSH] = { KVSWAP_QUEUES },
 	[KVSWAP_OP_DISCARD] = { KVSWAP_USES_RANGE | KVSWAP_CHANGES | KVSWAP_QUEUES },
 	[KVSWAP_OP_WRITE_ZEROES] = { KVSWAP_USES_RANGE | KVSWAP_CHANGES | KVSWAP_QUEUES,
@@ -86,7 +93,9 @@ static int kvswap_arena_claim(struct kvswap_pool *pool, const struct kvswap_sqe 
 	return 0;
 }
 
-/* What is not a READ or WRITE does without some of the members. A bio counts its bytes in 32 bits. */
+/*
+ * What is not a READ or WRITE does without some of the members. A bio counts its bytes in 32 bits.
+ */
 static int kvswap_plain_check(const struct kvswap_ctx *ctx, const struct kvswap_sqe *sqe, u8 traits)
 {
 	if (sqe->arena)
@@ -255,7 +264,8 @@ static void kvswap_batch_move(struct kvswap_ctx *ctx, struct kvswap_batch *batch
 }
 
 /*
- * Moves what may start now into the batch. What may take long to start is for the worker (may_sleep).
+ * Moves what may start now into the batch. What may take long to start is for the worker
+ * (may_sleep).
  */
 static void kvswap_batch_collect(struct kvswap_ctx *ctx, struct kvswap_batch *batch, bool may_sleep)
 {
@@ -349,7 +359,10 @@ static void kvswap_req_accept(struct kvswap_ctx *ctx, struct kvswap_batch *batch
 		kvswap_batch_add(ctx, batch, req);
 }
 
-/* One submission: refused or done at once, or accepted. There is a free request for each that may be in flight. */
+/*
+ * One submission: refused or done at once, or accepted. There is a free request for each that may
+ * be in flight.
+ */
 static void kvswap_sqe_take(struct kvswap_ctx *ctx, struct kvswap_batch *batch, u32 index)
 {
 	struct kvswap_req *req = ctx->free;
@@ -371,7 +384,10 @@ static void kvswap_sqe_take(struct kvswap_ctx *ctx, struct kvswap_batch *batch, 
 	kvswap_ring_post(&ctx->ring, sqe->user_data, err, 0);
 }
 
-/* Takes up to n submissions as far as there is room for their completions. Returns how many, or an error. */
+/*
+ * Takes up to n submissions as far as there is room for their completions. Returns how many, or an
+ * error.
+ */
 static int kvswap_step_take(struct kvswap_ctx *ctx, struct kvswap_batch *batch, u32 n)
 {
 	u32 posted, completed, i;
@@ -420,7 +436,9 @@ static int kvswap_steps(struct kvswap_ctx *ctx, u32 n, u32 *submitted)
 	return 0;
 }
 
-/* Takes up to n submissions. -EAGAIN: there were some, and no room for the completion of the first. */
+/*
+ * Takes up to n submissions. -EAGAIN: there were some, and no room for the completion of the first.
+ */
 int kvswap_io_submit(struct kvswap_ctx *ctx, u32 n, u32 *submitted)
 {
 	struct blk_plug plug;

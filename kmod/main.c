@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The module: /dev/kvswap, the worker that starts deferred requests, and what debugfs shows of the contexts.
- * contexts_lock is for the list alone.
+ * The module: /dev/kvswap, the worker that starts deferred requests, and what debugfs shows of the
+ * contexts. contexts_lock is for the list alone.
  */
 #include <linux/debugfs.h>
 #include <linux/miscdevice.h>
@@ -44,12 +44,12 @@ static void kvswap_context_show(struct seq_file *m, struct kvswap_ctx *ctx)
 	seq_printf(m, "pid %d store %pD arena_bytes %llu chunk_bytes %u in_flight %u", ctx->pid,
 		   ctx->target.file, ctx->pool.units << KVSWAP_UNIT_SHIFT,
 		   1u << (ctx->pool.chunk_shift + KVSWAP_UNIT_SHIFT), stats.in_flight);
-	seq_printf(m, " reads %llu writes %llu discards %llu flushes %llu read_units %llu written_units %llu",
-		   stats.reads, stats.writes, stats.discards, stats.flushes, stats.read_units,
-		   stats.written_units);
-	seq_printf(m, " merged %llu deferred %llu refused %llu errors %llu cancelled %llu read_ns %llu write_ns %llu\n",
-		   stats.merged, stats.deferred, stats.refused, stats.errors, stats.cancelled,
-		   stats.read_ns, stats.write_ns);
+	seq_printf(m, " reads %llu writes %llu discards %llu flushes %llu", stats.reads,
+		   stats.writes, stats.discards, stats.flushes);
+	seq_printf(m, " read_units %llu written_units %llu merged %llu deferred %llu",
+		   stats.read_units, stats.written_units, stats.merged, stats.deferred);
+	seq_printf(m, " refused %llu errors %llu cancelled %llu read_ns %llu write_ns %llu\n",
+		   stats.refused, stats.errors, stats.cancelled, stats.read_ns, stats.write_ns);
 }
 
 static int kvswap_debugfs_contexts_show(struct seq_file *m, void *unused)

@@ -2,9 +2,9 @@
 /*
  * The arena: pinned pages, what they are charged to, and their mapping into user space.
  *
- * The arena is cut into chunks of one size, the largest for which all of it could be had, and chunks[] lists them in
- * order as segments ready for a bio. Which parts take part in a request is a bitmap under kvswap_ctx.lock;
- * everything else is fixed between SETUP and release.
+ * The arena is cut into chunks of one size, the largest for which all of it could be had, and
+ * chunks[] lists them in order as segments ready for a bio. Which parts take part in a request is a
+ * bitmap under kvswap_ctx.lock; everything else is fixed between SETUP and release.
  */
 #include <linux/highmem.h>
 #include <linux/mm.h>
@@ -76,21 +76,23 @@ static struct page *kvswap_block_alloc(u32 order)
 	return alloc_pages(gfp, order);
 }
 
-/* A block is reached through its first page, whatever chunks it has been cut into since. */
+/*
+ * A block goes with its first page, whatever chunks it has been cut into since; from the end, because
+ * then the others are not tails any more.
+ */
 static void kvswap_blocks_free(struct bio_vec *chunks, u32 nr)
 {
-	u32 i;
-
-	for (i = 0; i < nr; i++)
-		if (!PageTail(chunks[i].bv_page))
-			put_page(chunks[i].bv_page);
+	while (nr--)
+		if (!PageTail(chunks[nr].bv_page))
+			put_page(chunks[nr].bv_page);
 	kvfree(chunks);
 }
 
-/* Cuts every chunk of the table in two. */
-static struct bio_vec *kvswap_chunks_halve(struct bio_vec *chunks, u32 filled, u32 nr, u32 order)
+/* A table for so many pages in chunks of half the size, and in it what the old one holds. */
+static struct bio_vec *kvswap_chunks_halve(struct bio_vec *chunks, u32 filled, u64 pages, u32 order)
 {
-	struct bio_vec *half = kvcalloc(2ul * nr, sizeof(*half), GFP_KERNEL_ACCOUNT);
+	struct bio_vec *half = kvcalloc(DIV_ROUND_UP_ULL(pages, 1ul << (order - 1)), sizeof(*half),
+					GFP_KERNEL_ACCOUNT);
 	u32 i;
 
 	if (!half)
@@ -103,33 +105,38 @@ static struct bio_vec *kvswap_chunks_halve(struct bio_vec *chunks, u32 filled, u
 	return half;
 }
 
-/*
- * Fills the table with blocks of the given order; where memory is in smaller pieces, goes on with those and cuts
- * what it has.
- */
-static int kvswap_pool_fill(struct kvswap_pool *pool, u32 nr, u32 order)
+static int kvswap_chunks_add(struct bio_vec *chunk, u32 order)
 {
-	struct bio_vec *chunks = kvcalloc(nr, sizeof(*chunks), GFP_KERNEL_ACCOUNT);
+	chunk->bv_page = kvswap_block_alloc(order);
+	chunk->bv_len = PAGE_SIZE << order;
+	return chunk->bv_page ? 0 : -ENOMEM;
+}
+
+/*
+ * Fills a table with blocks of the given order. Where memory is in smaller pieces, and for what is
+ * left at the end, goes on with smaller ones and cuts the chunks that it has.
+ */
+static int kvswap_pool_fill(struct kvswap_pool *pool, u64 pages, u32 order)
+{
+	struct bio_vec *half, *chunks;
 	u32 filled = 0;
 	int err = -ENOMEM;
 
+	chunks = kvcalloc(DIV_ROUND_UP_ULL(pages, 1ul << order), sizeof(*chunks),
+			  GFP_KERNEL_ACCOUNT);
 	if (!chunks)
 		return -ENOMEM;
-	while (filled < nr) {
-		struct page *page = kvswap_block_alloc(order);
+	while ((u64)filled << order < pages) {
+		bool fits = (filled + 1ull) << order <= pages;
 
-		if (page) {
-			chunks[filled].bv_page = page;
-			chunks[filled++].bv_len = PAGE_SIZE << order;
+		if (fits && !kvswap_chunks_add(&chunks[filled], order)) {
+			filled++;
 		} else {
-			struct bio_vec *half;
-
-			half = order ? kvswap_chunks_halve(chunks, filled, nr, order) : NULL;
+			half = order ? kvswap_chunks_halve(chunks, filled, pages, order) : NULL;
 			if (!half)
 				goto free;
 			chunks = half;
 			filled *= 2;
-			nr *= 2;
 			order--;
 		}
 		if (fatal_signal_pending(current)) {
@@ -139,7 +146,7 @@ static int kvswap_pool_fill(struct kvswap_pool *pool, u32 nr, u32 order)
 		cond_resched();
 	}
 	pool->chunks = chunks;
-	pool->nr_chunks = nr;
+	pool->nr_chunks = filled;
 	pool->chunk_shift = PAGE_SHIFT + order - KVSWAP_UNIT_SHIFT;
 	return 0;
 
@@ -148,14 +155,21 @@ free:
 	return err;
 }
 
-/* Rounds bytes up to whole chunks of the size aimed at. extra: bytes of rings and requests, charged along. */
+/* Less than 64 KiB at the end of a large arena is not worth cutting the chunks for. */
+static u64 kvswap_pool_pages(u64 bytes)
+{
+	u64 round = bytes >= SZ_1M ? max_t(u64, SZ_64K, PAGE_SIZE) : PAGE_SIZE;
+
+	return round_up(bytes, round) >> PAGE_SHIFT;
+}
+
+/* extra: bytes of rings and requests, charged along. */
 int kvswap_pool_alloc(struct kvswap_pool *pool, u64 bytes, u64 extra)
 {
-	u64 pages = DIV_ROUND_UP_ULL(bytes, PAGE_SIZE);
+	u64 pages = kvswap_pool_pages(bytes);
 	u32 order = min_t(u32, get_order(SZ_2M), ilog2(pages));
 	int err;
 
-	pages = round_up(pages, 1ull << order);
 	if (pages > kvswap_pool_cap_pages())
 		return -ENOSPC;
 	err = kvswap_pool_charge(pool, pages + DIV_ROUND_UP_ULL(extra, PAGE_SIZE));
@@ -163,7 +177,7 @@ int kvswap_pool_alloc(struct kvswap_pool *pool, u64 bytes, u64 extra)
 		return err;
 	pool->units = pages << (PAGE_SHIFT - KVSWAP_UNIT_SHIFT);
 	pool->busy = kvcalloc(BITS_TO_LONGS(pool->units), sizeof(long), GFP_KERNEL_ACCOUNT);
-	err = pool->busy ? kvswap_pool_fill(pool, pages >> order, order) : -ENOMEM;
+	err = pool->busy ? kvswap_pool_fill(pool, pages, order) : -ENOMEM;
 	if (err)
 		goto free;
 	return 0;

@@ -9,7 +9,9 @@
 
 #include "../include/uapi/kvswap.h"
 
-/* Pinned memory, cut into chunks of one size; never changes between SETUP and release but for busy. */
+/*
+ * Pinned memory, cut into chunks of one size; never changes between SETUP and release but for busy.
+ */
 struct kvswap_pool {
 	struct bio_vec *chunks;
 	u32 nr_chunks;
@@ -61,23 +63,33 @@ static inline void kvswap_pool_toggle(struct kvswap_pool *pool, u32 first, u32 l
 	*word ^= mask & kvswap_busy_tail(last);
 }
 
+/* Do two chunks belong to one block of pages, with all that is between them? */
+static inline bool kvswap_chunks_joined(const struct bio_vec *first, const struct bio_vec *last)
+{
+	return compound_head(first->bv_page) == compound_head(last->bv_page);
+}
+
 /*
- * The segments of a range: in *one when a chunk holds it, else a part of the table that all requests share, of which
- * the first *skip bytes are passed over.
+ * The segments of a range: in *one when it is contiguous, else a part of the table that all
+ * requests share, of which the first *skip bytes are passed over.
  */
 static inline struct bio_vec *kvswap_pool_range(struct kvswap_pool *pool, u32 first, u32 units,
 						struct bio_vec *one, u32 *skip, u32 *nr)
 {
-	u32 chunk = first >> pool->chunk_shift;
+	struct bio_vec *chunk = &pool->chunks[first >> pool->chunk_shift];
+	struct bio_vec *last = &pool->chunks[(first + units - 1) >> pool->chunk_shift];
 	u32 byte = (first & ((1u << pool->chunk_shift) - 1)) << KVSWAP_UNIT_SHIFT;
 
-	*nr = ((first + units - 1) >> pool->chunk_shift) - chunk + 1;
-	*skip = *nr > 1 ? byte : 0;
-	if (unlikely(*nr > 1))
-		return &pool->chunks[chunk];
-	one->bv_page = pool->chunks[chunk].bv_page + (byte >> PAGE_SHIFT);
+	if (unlikely(chunk != last) && !kvswap_chunks_joined(chunk, last)) {
+		*skip = byte;
+		*nr = last - chunk + 1;
+		return chunk;
+	}
+	one->bv_page = chunk->bv_page + (byte >> PAGE_SHIFT);
 	one->bv_offset = offset_in_page(byte);
 	one->bv_len = units << KVSWAP_UNIT_SHIFT;
+	*skip = 0;
+	*nr = 1;
 	return one;
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The two rings shared with user space: copying submissions out, posting completions, waking and waiting.
+ * The two rings shared with user space: copying submissions out, posting completions, waking and
+ * waiting.
  *
- * User space may write anything into kvswap_sq at any time. Its two indices are read once and measured against ours,
- * an entry is copied once; kvswap_cq is never read back.
+ * User space may write anything into kvswap_sq at any time. Its two indices are read once and
+ * measured against ours, an entry is copied once; kvswap_cq is never read back.
  */
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
@@ -57,7 +58,10 @@ static bool kvswap_ring_reached(const struct kvswap_ctx *ctx, u32 target)
 	return !ctx->in_flight || (s32)(ctx->ring.cq_tail - target) >= 0;
 }
 
-/* The index at which kvswap_ring_wake() has something to do: the nearest of all sleepers', or far away. */
+/*
+ * The index at which kvswap_ring_wake() has something to do: the nearest of all sleepers', or far
+ * away.
+ */
 static void kvswap_ring_aim(struct kvswap_ring *ring)
 {
 	struct kvswap_sleeper *sleeper;
@@ -71,8 +75,8 @@ static void kvswap_ring_aim(struct kvswap_ring *ring)
 }
 
 /*
- * Wakes those whose count is reached. Under kvswap_ctx.lock; that nothing is touched after letting it go is what
- * lets kvswap_ring_drain()'s caller free everything.
+ * Wakes those whose count is reached. Under kvswap_ctx.lock; that nothing is touched after letting
+ * it go is what lets kvswap_ring_drain()'s caller free everything.
  */
 void kvswap_ring_wake(struct kvswap_ctx *ctx)
 {
@@ -95,6 +99,7 @@ void kvswap_ring_wake(struct kvswap_ctx *ctx)
 /* Until cq_tail is at target or nothing is in flight. Lets the lock go while it sleeps. */
 static int kvswap_ring_sleep(struct kvswap_ctx *ctx, u32 target, ktime_t *deadline,
 			     unsigned int state)
+	__must_hold(&ctx->lock)
 {
 	struct kvswap_sleeper self = { .task = current, .target = target };
 	int err = 0;
@@ -146,12 +151,14 @@ void kvswap_ring_drain(struct kvswap_ctx *ctx)
 {
 	spin_lock_irq(&ctx->lock);
 	while (ctx->in_flight)
-		kvswap_ring_sleep(ctx, ctx->ring.cq_tail + ctx->in_flight, NULL, TASK_UNINTERRUPTIBLE);
+		kvswap_ring_sleep(ctx, ctx->ring.cq_tail + ctx->in_flight, NULL,
+				  TASK_UNINTERRUPTIBLE);
 	spin_unlock_irq(&ctx->lock);
 }
 
 /*
- * Are there completions? Asks to be woken in either case: an edge-triggered poller hears of the next one only so.
+ * Are there completions? Asks to be woken in either case: an edge-triggered poller hears of the
+ * next one only so.
  */
 bool kvswap_ring_poll(struct kvswap_ctx *ctx)
 {

@@ -17,8 +17,8 @@ struct kvswap_ring {
 	u32 entries;
 	u32 sq_head;			/* kvswap_ctx.submit_lock */
 	u32 cq_tail;			/* kvswap_ctx.lock, as are the next three */
-	u32 wake_at;			/* completions up to here and there is someone to be woken */
-	bool polled;			/* someone is in poll's queue since the last completion */
+	u32 wake_at;			/* cq_tail at which someone wants to be woken */
+	bool polled;			/* someone may be in poll's queue */
 	struct list_head sleepers;
 	wait_queue_head_t poll;
 };
@@ -32,16 +32,18 @@ int kvswap_ring_wait(struct kvswap_ctx *ctx, u32 want, u64 deadline_ns, u32 *the
 void kvswap_ring_drain(struct kvswap_ctx *ctx);
 bool kvswap_ring_poll(struct kvswap_ctx *ctx);
 
-/* Submissions to be taken. The acquire pairs with the release of sq->tail in user space. */
+/* Submissions to be taken. */
 static inline int kvswap_ring_submitted(const struct kvswap_ring *ring, u32 *n)
 {
+	/* Pairs with the release of sq->tail in user space. */
 	*n = smp_load_acquire(&ring->sq->tail) - ring->sq_head;
 	return *n > ring->entries ? -EBADFD : 0;
 }
 
-/* Completions to be consumed; under kvswap_ctx.lock. The acquire pairs with the release of sq->cq_head. */
+/* Completions to be consumed; under kvswap_ctx.lock. */
 static inline int kvswap_ring_completed(const struct kvswap_ring *ring, u32 *n)
 {
+	/* Pairs with the release of sq->cq_head in user space. */
 	*n = ring->cq_tail - smp_load_acquire(&ring->sq->cq_head);
 	return *n > ring->entries ? -EBADFD : 0;
 }
@@ -50,7 +52,8 @@ static inline int kvswap_ring_completed(const struct kvswap_ring *ring, u32 *n)
 static inline void kvswap_ring_copy(const struct kvswap_ring *ring, u32 index,
 				    struct kvswap_sqe *sqe)
 {
-	const u64 *from = (const u64 *)&ring->sq->sqes[(ring->sq_head + index) & (ring->entries - 1)];
+	u32 slot = (ring->sq_head + index) & (ring->entries - 1);
+	const u64 *from = (const u64 *)&ring->sq->sqes[slot];
 	u64 *to = (u64 *)sqe;
 
 	BUILD_BUG_ON(sizeof(*sqe) != 4 * sizeof(u64));
@@ -60,10 +63,11 @@ static inline void kvswap_ring_copy(const struct kvswap_ring *ring, u32 index,
 	to[3] = READ_ONCE(from[3]);
 }
 
-/* User space may reuse n entries more. Pairs with the acquire of cq->sq_head there. */
+/* User space may reuse n entries more. */
 static inline void kvswap_ring_take(struct kvswap_ring *ring, u32 n)
 {
 	ring->sq_head += n;
+	/* Pairs with the acquire of cq->sq_head in user space. */
 	smp_store_release(&ring->cq->sq_head, ring->sq_head);
 }
 
@@ -78,12 +82,10 @@ static inline void kvswap_ring_post(struct kvswap_ring *ring, u64 user_data, int
 	cqe->latency_ns = min_t(u64, latency_ns, U32_MAX);
 }
 
-/*
- * Makes what was posted visible. Pairs with the acquire of cq->tail in user space. Is there someone to be woken? The
- * last completion of all wakes everyone.
- */
+/* Makes what was posted visible. Is there someone to be woken? The last of all wakes everyone. */
 static inline bool kvswap_ring_publish(struct kvswap_ring *ring, u32 in_flight)
 {
+	/* Pairs with the acquire of cq->tail in user space. */
 	smp_store_release(&ring->cq->tail, ring->cq_tail);
 	return !in_flight || (s32)(ring->cq_tail - ring->wake_at) >= 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The store behind a context: takes the file that user space opened, decides which implementation serves it
- * and which part of it is used. Fixed between SETUP and release.
+ * The store behind a context: takes the file that user space opened, decides which implementation
+ * serves it and which part of it is used. Fixed between SETUP and release.
  */
 #include <linux/blkdev.h>
 #include <linux/file.h>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Block devices: bios over the arena's own pages, embedded in the requests. The context holds the device
- * exclusively, as a mounted file system does, and what the page cache had of it is dropped on the way in and out.
+ * Block devices: bios over the arena's own pages, embedded in the requests. The context holds the
+ * device exclusively, as a mounted file system does, and what the page cache had of it is dropped
+ * on the way in and out.
  *
- * I/O belongs to the cgroup of the task that has set the context up, as the memory does, whoever submits it; a task's
- * I/O is accounted for by the batch (io.c), hence submit_bio_noacct().
+ * I/O belongs to the cgroup of the task that has set the context up, as the memory does, whoever
+ * submits it; a task's I/O is accounted for by the batch (io.c), hence submit_bio_noacct().
  */
 #include <linux/blk_types.h>
 #include <linux/blkdev.h>
@@ -68,14 +69,17 @@ static const blk_opf_t kvswap_block_opf[KVSWAP_OP_END] = {
 	[KVSWAP_OP_WRITE_ZEROES] = REQ_OP_WRITE_ZEROES,
 };
 
-/* More than one chunk: the table belongs to all requests, which a bio that says it is a clone respects. */
+/*
+ * More than one chunk: the table belongs to all requests, which a bio that says it is a clone
+ * respects.
+ */
 static void kvswap_block_data(struct kvswap_req *req)
 {
 	struct bio *bio = &req->bio;
 	u32 skip, nr;
 
-	bio->bi_io_vec = kvswap_pool_range(&req->ctx->pool, req->sqe.arena, req->run_units, &req->vec,
-					   &skip, &nr);
+	bio->bi_io_vec = kvswap_pool_range(&req->ctx->pool, req->sqe.arena, req->run_units,
+					   &req->vec, &skip, &nr);
 	bio->bi_vcnt = nr;
 	bio->bi_iter.bi_bvec_done = skip;
 	if (unlikely(nr > 1))

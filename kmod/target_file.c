@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Regular files: asynchronous direct I/O through the file's own read_iter and write_iter, as loop devices do it. A
- * file is never made longer: SETUP has measured the range against its size.
+ * Regular files: asynchronous direct I/O through the file's own read_iter and write_iter, as loop
+ * devices do it. A file is never made longer: SETUP has measured the range against its size.
  */
 #include <linux/fs.h>
 #include <linux/falloc.h>
@@ -46,7 +46,7 @@ static void kvswap_file_data_done(struct kvswap_req *req, long ret)
 	kvswap_io_done(req, kvswap_file_result(req, ret));
 }
 
-static KVSWAP_KI_COMPLETE(kvswap_file_complete, iocb, ret)
+static void kvswap_file_complete(KVSWAP_KI_COMPLETE_ARGS)
 {
 	kvswap_file_data_done(container_of(iocb, struct kvswap_req, iocb), ret);
 }
@@ -65,7 +65,8 @@ static void kvswap_file_data(struct kvswap_req *req, struct file *file, loff_t p
 		kvswap_io_done(req, -EIO);
 		return;
 	}
-	vecs = kvswap_pool_range(&req->ctx->pool, req->sqe.arena, req->run_units, &req->vec, &skip, &nr);
+	vecs = kvswap_pool_range(&req->ctx->pool, req->sqe.arena, req->run_units, &req->vec, &skip,
+				 &nr);
 	iov_iter_bvec(&iter, dir, vecs, nr, skip + bytes);
 	iov_iter_advance(&iter, skip);
 	init_sync_kiocb(iocb, file);

@@ -40,7 +40,7 @@ TRACE_EVENT(kvswap_submit,
 		__entry->store = sqe->store;
 		__entry->user_data = sqe->user_data;
 	),
-	TP_printk("pid=%d %s store=%llu units=%u arena=%u flags=%#x ioprio=%#x user_data=%#llx result=%d",
+	TP_printk("pid=%d %s store=%llu units=%u arena=%u flags=%#x ioprio=%#x data=%#llx result=%d",
 		  __entry->pid, kvswap_show_op(__entry->op), __entry->store, __entry->units,
 		  __entry->arena, __entry->flags, __entry->ioprio, __entry->user_data,
 		  __entry->result)

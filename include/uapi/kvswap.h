@@ -2,17 +2,19 @@
 /*
  * /dev/kvswap: direct I/O between pinned memory and a block device or file.
  *
- * One open file is one context. INFO tells what there is, SETUP binds a store and allocates an arena of
- * pinned memory and two rings, mmap() makes the three of them visible, ENTER submits and waits. Everything
- * hangs off the file: the last close cancels what has not started, waits for what has, and gives all of it back.
+ * One open file is one context. INFO tells what there is, SETUP binds a store and allocates an
+ * arena of pinned memory and two rings, mmap() makes the three of them visible, ENTER submits and
+ * waits. Everything hangs off the file: the last close cancels what has not started, waits for what
+ * has, and gives all of it back.
  *
- * Positions in the store and in the arena, and lengths of requests, are counted in units of 512 bytes,
- * the smallest block there is, so that records of different sizes live in one context. What a unit means (a
- * record, a slot, part of a staging buffer) is the business of user space.
+ * Positions in the store and in the arena, and lengths of requests, are counted in units of 512
+ * bytes, the smallest block there is, so that records of different sizes live in one context. What
+ * a unit means (a record, a slot, part of a staging buffer) is the business of user space.
  *
- * Rules of the ABI: every ioctl argument begins with its own size; a larger size than the kernel knows is
- * accepted when the rest is zero (else E2BIG), a smaller one when it is a size that the argument once had. Unknown
- * flags and reserved members that are not zero are refused (EINVAL). Structures grow by appending only.
+ * Rules of the ABI: every ioctl argument begins with its own size; a larger size than the kernel
+ * knows is accepted when the rest is zero (else E2BIG), a smaller one when it is a size that the
+ * argument once had. Unknown flags and reserved members that are not zero are refused (EINVAL).
+ * Structures grow by appending only.
  *
  * Changes
  *   1  first version
@@ -28,7 +30,7 @@
 #define KVSWAP_UNIT		(1u << KVSWAP_UNIT_SHIFT)
 
 /*
- * ioctl numbers. They do not carry the size, which the argument itself does. All return 0 or one of:
+ * ioctl numbers. They do not carry the size, which the argument itself does. Each returns 0 or:
  *   EINVAL      size, flag, reserved member or value that no kernel of this version takes
  *   E2BIG       argument longer than this kernel knows, and not zero there
  *   EFAULT      argument not readable or not writable
@@ -80,34 +82,40 @@ struct kvswap_info {
  * struct kvswap_setup - ioctl(KVSWAP_IOC_SETUP), once per context
  * @size: sizeof(struct kvswap_setup)
  * @flags: KVSWAP_SETUP_*
- * @fd: the store: a block device or regular file, open with O_DIRECT and (without RDONLY) O_RDWR, not O_APPEND.
- *	A block device is claimed exclusively until the context ends, so @fd itself must not be open with O_EXCL. The
- *	caller may close it afterwards.
+ * @fd: the store: a block device or regular file, open with O_DIRECT and (without RDONLY)
+ *	O_RDWR, not O_APPEND. A block device is claimed exclusively until the context ends, so @fd
+ *	itself must not be open with O_EXCL. The caller may close it afterwards.
  * @entries: in: requests in flight and not yet consumed at most; out: granted, a power of two
  * @store_offset: first byte of the range used, a multiple of @block_bytes
- * @store_bytes: in: length of the range, a multiple of @block_bytes, 0: to the end; out: granted. A file is
- *	never made longer.
- * @arena_bytes: in: bytes of pinned memory, > 0; out: granted, whole pages
- * @write_depth: in: most writes under way at a time, the others wait their turn behind reads, 0: a default;
- *	out: granted
+ * @store_bytes: in: length of the range, a multiple of @block_bytes, 0: to the end; out:
+ *	granted. A file is never made longer.
+ * @arena_bytes: in: bytes of pinned memory, > 0; out: granted, rounded up to whole pages or,
+ *	from 1 MiB on, 64 KiB
+ * @write_depth: in: most writes under way at a time, the others wait their turn behind reads,
+ *	0: a default; out: granted
  * @store_kind: out: KVSWAP_STORE_*
- * @block_bytes: out: logical block of the store; offsets and lengths of requests are multiples of it
+ * @block_bytes: out: logical block of the store; offsets and lengths of requests are multiples
+ *	of it
  * @request_units_max: out: longest READ or WRITE
  * @run_units_max: out: neighbouring requests are put together up to this length
- * @chunk_bytes: out: the arena consists of physically contiguous, naturally aligned pieces of this size
- * @arena_offset: out: where to mmap the arena, @arena_bytes long or less, shared, readable and writable
+ * @chunk_bytes: out: the arena consists of physically contiguous, naturally aligned pieces of
+ *	this size at least
+ * @arena_offset: out: where to mmap the arena, @arena_bytes long or less, shared, readable and
+ *	writable
  * @sq_offset: out: where to mmap struct kvswap_sq, @sq_bytes, shared, readable and writable
  * @sq_bytes: out
  * @cq_offset: out: where to mmap struct kvswap_cq, @cq_bytes, shared, readable only
  * @cq_bytes: out
  *
- * The arena is zero at first, is not inherited over fork and does not appear in core dumps. It, the rings and
- * the requests count against RLIMIT_MEMLOCK of the caller (unless CAP_IPC_LOCK) and against the module's cap.
+ * The arena is zero at first, is not inherited over fork and does not appear in core dumps. It, the
+ * rings and the requests count against RLIMIT_MEMLOCK of the caller (unless CAP_IPC_LOCK) and
+ * against the module's cap.
  *
- * Errors: EALREADY set up before; EBADF @fd is not open, or not for what @flags asks; ENOTBLK neither a block device
- * nor a regular file; EBUSY block device mounted or claimed by someone else; EROFS medium is read-only and
- * RDONLY is not set; EOPNOTSUPP zoned device, or file system without direct I/O; ERANGE range outside of the
- * store; ENOMEM no memory, or over RLIMIT_MEMLOCK; ENOSPC over the module's cap; EINTR a signal came first.
+ * Errors: EALREADY set up before; EBADF @fd is not open, or not for what @flags asks; ENOTBLK
+ * neither a block device nor a regular file; EBUSY block device mounted or claimed by someone else;
+ * EROFS medium is read-only and RDONLY is not set; EOPNOTSUPP zoned device, or file system without
+ * direct I/O; ERANGE range outside of the store; ENOMEM no memory, or over RLIMIT_MEMLOCK; ENOSPC
+ * over the module's cap; EINTR a signal came first.
  */
 struct kvswap_setup {
 	__u32 size;
@@ -135,18 +143,23 @@ struct kvswap_setup {
  * @size: sizeof(struct kvswap_enter)
  * @flags: 0
  * @to_submit: take up to this many submissions from the ring; fewer are there: all of them
- * @min_complete: then wait until so many completions are there to be consumed, or nothing is under way
+ * @min_complete: then wait until so many completions are there to be consumed, or nothing is
+ *	under way
  * @deadline_ns: wait no longer than this, absolute CLOCK_MONOTONIC; 0: no limit
- * @submitted: out: submissions taken from the ring, refused ones (which complete with an error) included
+ * @submitted: out: submissions taken from the ring, refused ones (which complete with an
+ *	error) included
  * @available: out: completions there to be consumed
  *
- * The out members are written on success and on EAGAIN, EINTR, ETIME. Any number of threads may call at a time.
- * Requests go out in the order of the ring, so put urgent ones first; neighbours in the ring that are also
- * neighbours in the store and in the arena, of one operation, priority and flags, travel as one and share their
- * fate: when one of them fails, all of the run report the error.
+ * The out members are written on success and on EAGAIN, EINTR, ETIME. Any number of threads may
+ * call at a time. Requests go out in the order of the ring, so put urgent ones first; neighbours in
+ * the ring that are also neighbours in the store and in the arena, of one operation, priority and
+ * flags, travel as one and share their fate: when one of them fails, all of the run report the
+ * error.
  *
- * Errors: EAGAIN nothing could be taken because every completion slot is spoken for, and nothing was waited for;
- * ETIME @deadline_ns passed first; EINTR a signal came first; EBADFD an index in the rings is impossible.
+ * Errors: EAGAIN nothing could be taken because every completion slot is spoken for, and nothing
+ * was waited for; ETIME @deadline_ns passed first; EINTR a signal came first (calling
+ * again submits nothing twice); EBADFD an index in
+ * the rings is impossible.
  */
 struct kvswap_enter {
 	__u32 size;
@@ -159,29 +172,32 @@ struct kvswap_enter {
 };
 
 /*
- * Operations. A request sees the effect of every WRITE, WRITE_ZEROES and DISCARD that was submitted to this
- * context before it and overlaps it in the store: it waits for those. A WRITE is not ordered against a READ still under
- * way. Parts of the arena that take part in a request are the kernel's until its completion.
+ * Operations. A request sees the effect of every WRITE, WRITE_ZEROES and DISCARD that was submitted
+ * to this context before it and overlaps it in the store: it waits for those. A WRITE is not
+ * ordered against a READ still under way. Parts of the arena that take part in a request are the
+ * kernel's until its completion.
  */
 #define KVSWAP_OP_NOP		0
 #define KVSWAP_OP_READ		1	/* store -> arena */
 #define KVSWAP_OP_WRITE		2	/* arena -> store */
-#define KVSWAP_OP_FLUSH		3	/* all writes submitted before are on stable storage; no range */
-#define KVSWAP_OP_DISCARD	4	/* the range is not needed any more; reads give anything */
+#define KVSWAP_OP_FLUSH		3	/* writes submitted before are on stable storage */
+#define KVSWAP_OP_DISCARD	4	/* the range is not needed; reads give anything */
 #define KVSWAP_OP_WRITE_ZEROES	5	/* the range reads as zeroes */
-#define KVSWAP_OP_CANCEL	6	/* of requests with user_data @arg that have not started; no range */
+#define KVSWAP_OP_CANCEL	6	/* takes back what has user_data @arg and has not started */
 #define KVSWAP_OP_END		7
 
 /* Flags of a submission. */
-#define KVSWAP_SQE_FUA		(1u << 0)	/* WRITE, WRITE_ZEROES: on stable storage when it completes */
+#define KVSWAP_SQE_FUA		(1u << 0)	/* durable when it completes */
 
 /**
  * struct kvswap_sqe - a submission, 32 bytes
  * @op: KVSWAP_OP_*
  * @flags: KVSWAP_SQE_*
- * @ioprio: as of ioprio_set(2), 0: the caller's; the real-time class needs CAP_SYS_NICE or CAP_SYS_ADMIN
+ * @ioprio: as of ioprio_set(2), 0: the caller's; the real-time class needs CAP_SYS_NICE or
+ *	CAP_SYS_ADMIN
  * @units: length; a multiple of the store's block
- * @store: first unit, from the beginning of the range bound by SETUP; a multiple of the store's block
+ * @store: first unit, from the beginning of the range bound by SETUP; a multiple of the
+ *	store's block
  * @arena: first unit in the arena (READ, WRITE), else 0
  * @__reserved: 0
  * @arg: of CANCEL, else 0 (in place of @store)
@@ -189,7 +205,8 @@ struct kvswap_enter {
  *
  * Copied once, then checked. Completes with one of:
  *   0           all of it was done (CANCEL: at least one request was cancelled)
- *   -EINVAL     unknown operation, flag, reserved member, or ioprio; a member set that the operation does not use
+ *   -EINVAL     unknown operation, flag, reserved member, or ioprio; a member set that the
+ *               operation does not use
  *   -ENOTBLK    not a multiple of the store's block, or 0 units
  *   -EMSGSIZE   longer than request_units_max
  *   -ERANGE     outside of the store
@@ -199,8 +216,8 @@ struct kvswap_enter {
  *   -EPERM      ioprio that the caller may not use
  *   -ECANCELED  CANCEL took it back before it started
  *   -ENOENT     CANCEL found nothing that has not started
- *   -EOPNOTSUPP the store cannot discard or write zeroes
- *   -EIO, -ENODATA, -ENOSPC, ...  what the device or file system said; -EIO also for a short transfer (file truncated,
+ *   -EOPNOTSUPP the store cannot discard or write zeroes -EIO, -ENODATA, -ENOSPC, ...  what the
+ *   device or file system said; -EIO also for a short transfer (file truncated,
  *               device gone). The content of the arena range of a failed READ is undefined.
  */
 struct kvswap_sqe {
@@ -231,10 +248,10 @@ struct kvswap_cqe {
 
 /**
  * struct kvswap_sq - what user space writes; entry i lives at sqes[i & (entries - 1)]
- * @tail: index after the last submission; written by user space with release semantics after the entries,
- *	read by the kernel with acquire in ENTER
- * @cq_head: index of the first completion not yet consumed; written by user space with release semantics
- *	after reading the entries, read by the kernel with acquire
+ * @tail: index after the last submission; written by user space with release semantics after
+ *	the entries, read by the kernel with acquire in ENTER
+ * @cq_head: index of the first completion not yet consumed; written by user space with release
+ *	semantics after reading the entries, read by the kernel with acquire
  *
  * Indices run freely and wrap at 2^32.
  */
@@ -248,10 +265,10 @@ struct kvswap_sq {
 
 /**
  * struct kvswap_cq - what the kernel writes; entry i lives at cqes[i & (entries - 1)]
- * @tail: index after the last completion; written by the kernel with release semantics after the entries, read by
- *	user space with acquire
- * @sq_head: index of the first submission not yet taken; written by the kernel with release semantics after
- *	copying the entries, read by user space with acquire before reusing them
+ * @tail: index after the last completion; written by the kernel with release semantics after
+ *	the entries, read by user space with acquire
+ * @sq_head: index of the first submission not yet taken; written by the kernel with release
+ *	semantics after copying the entries, read by user space with acquire before reusing them
  *
  * A completion's place is set aside when its submission is taken: the ring cannot overflow.
  */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Every ioctl with sizes short, exact, long and zero, long and not zero; numbers, flags and reserved members. */
+/*
+ * Every ioctl with sizes short, exact, long and zero, long and not zero; numbers, flags and
+ * reserved members.
+ */
 #include "dev.h"
 
 #define LONG 64
@@ -79,11 +82,15 @@ static void sizes(int fd, const struct call *call)
 	CHECK_ERR(ioctl(fd, call->cmd, NULL), EFAULT);
 }
 
-/* Nothing behind the end of the argument is written, and an argument at the end of a mapping will do. */
+/*
+ * Nothing behind the end of the argument is written, and an argument at the end of a mapping will
+ * do.
+ */
 static void ends(int fd, const struct call *call)
 {
 	size_t size = sysconf(_SC_PAGESIZE);
-	uint8_t *page = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *page =
+		mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint8_t *arg = page + size - call->size, buf[sizeof(struct kvswap_stats) + LONG];
 
 	CHECK(page != MAP_FAILED && !munmap(page + size, size));
@@ -121,7 +128,8 @@ static void info(int fd)
 	CHECK(!ioctl(fd, KVSWAP_IOC_INFO, &info));
 	CHECK_EQ(info.abi, KVSWAP_ABI);
 	CHECK_EQ(info.size, sizeof(info));
-	CHECK((info.features & (KVSWAP_F_BLOCK | KVSWAP_F_FILE)) == (KVSWAP_F_BLOCK | KVSWAP_F_FILE));
+	CHECK((info.features & (KVSWAP_F_BLOCK | KVSWAP_F_FILE)) ==
+	      (KVSWAP_F_BLOCK | KVSWAP_F_FILE));
 	CHECK_EQ(info.ops, (1ull << KVSWAP_OP_END) - 1);
 	CHECK(info.entries_max >= 1024 && info.request_units_max >= 2048);
 	CHECK(info.pinned_bytes_max > 1 << 20 && info.pinned_bytes == 0);
@@ -139,7 +147,9 @@ static void stats(int fd)
 
 static void flags(int fd)
 {
-	struct kvswap_setup setup = { .size = sizeof(setup), .fd = -1, .entries = 8, .arena_bytes = 4096 };
+	struct kvswap_setup setup = {
+		.size = sizeof(setup), .fd = -1, .entries = 8, .arena_bytes = 4096
+	};
 	struct kvswap_enter enter = { .size = sizeof(enter) };
 
 	for (int bit = 0; bit < 32; bit++) {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Data comes back as it went, at every size, in every shape, and lies in the store where it should. */
+/*
+ * Data comes back as it went, at every size, in every shape, and lies in the store where it should.
+ */
 #include "dev.h"
 
 #define ARENA (8u << 20)
@@ -30,21 +32,30 @@ static void sizes(struct dev *d)
 		round_trip(d, units, 3 * b, 1, last - units);
 		/* Across a border of chunks. */
 		if (d->setup.chunk_bytes < d->setup.arena_bytes)
-			round_trip(d, units, 5 * b, d->setup.chunk_bytes / KVSWAP_UNIT - b / 2 - (b == 1), last - units);
+			round_trip(d, units, 5 * b,
+				   d->setup.chunk_bytes / KVSWAP_UNIT - b / 2 - (b == 1),
+				   last - units);
 	}
 	round_trip(d, 3 * b, d->setup.store_bytes / KVSWAP_UNIT - 3 * b, 7, 99);
 }
 
-/* A batch of records in a random order of the store, read in another: neighbours are joined, all are right. */
-static void batch(struct dev *d, uint8_t op, const uint32_t *order, uint32_t n, uint32_t units, uint32_t base)
+/*
+ * A batch of records in a random order of the store, read in another: neighbours are joined, all
+ * are right.
+ */
+static void batch(struct dev *d, uint8_t op, const uint32_t *order, uint32_t n, uint32_t units,
+		  uint32_t base)
 {
 	struct kvswap_enter enter;
 	struct kvswap_cqe cqe;
 	uint64_t seen = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		struct kvswap_sqe sqe = { .op = op, .units = units, .store = (uint64_t)order[i] * units,
-					  .arena = base + order[i] * units, .user_data = order[i] };
+		struct kvswap_sqe sqe = { .op = op,
+					  .units = units,
+					  .store = (uint64_t)order[i] * units,
+					  .arena = base + order[i] * units,
+					  .user_data = order[i] };
 
 		dev_push(d, &sqe);
 	}
@@ -79,12 +90,15 @@ static void batches(struct dev *d, uint32_t units)
 	}
 	batch(d, KVSWAP_OP_READ, order, n, units, half);
 	for (uint32_t i = 0; i < n; i++)
-		CHECK(dev_is(d->arena + (size_t)half * KVSWAP_UNIT + i * bytes, bytes, i, units + 7));
+		CHECK(dev_is(d->arena + (size_t)half * KVSWAP_UNIT + i * bytes, bytes, i,
+			     units + 7));
 }
 
 static void zero_and_discard(struct dev *d)
 {
-	struct kvswap_sqe sqe = { .op = KVSWAP_OP_WRITE_ZEROES, .units = 64, .store = 64, .user_data = 5 };
+	struct kvswap_sqe sqe = {
+		.op = KVSWAP_OP_WRITE_ZEROES, .units = 64, .store = 64, .user_data = 5
+	};
 	int ret;
 
 	CHECK_EQ(dev_rw(d, KVSWAP_OP_WRITE, 0, 0, 256), 0);

@@ -74,7 +74,8 @@ static void *dev_map(struct dev *d, uint64_t bytes, int prot, uint64_t offset)
 	return p;
 }
 
-int dev_try(struct dev *d, const char *path, uint32_t entries, uint64_t arena_bytes, uint32_t write_depth)
+int dev_try(struct dev *d, const char *path, uint32_t entries, uint64_t arena_bytes,
+	    uint32_t write_depth)
 {
 	int store = dev_open_store(path), ret;
 
@@ -174,7 +175,9 @@ int dev_do(struct dev *d, const struct kvswap_sqe *sqe)
 
 int dev_rw(struct dev *d, uint8_t op, uint64_t store, uint32_t arena, uint32_t units)
 {
-	struct kvswap_sqe sqe = { .op = op, .store = store, .arena = arena, .units = units, .user_data = store };
+	struct kvswap_sqe sqe = {
+		.op = op, .store = store, .arena = arena, .units = units, .user_data = store
+	};
 
 	return dev_do(d, &sqe);
 }

@@ -14,7 +14,8 @@ struct dm_part {
 
 /* Makes a device of parts and puts its path into *path. */
 void dm_create(const struct dm_part *parts, int n, char *path, size_t size);
-void dm_delay(const char *dev, unsigned int read_ms, unsigned int write_ms, char *path, size_t size);
+void dm_delay(const char *dev, unsigned int read_ms, unsigned int write_ms, char *path,
+	      size_t size);
 void dm_remove(const char *path);
 uint64_t dm_sectors(const char *dev);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Stores that fail: dm-error in the middle, dm-flakey that is down, a bad sector of the (emulated) medium, slow reads. */
+/*
+ * Stores that fail: dm-error in the middle, dm-flakey that is down, a bad sector of the (emulated)
+ * medium, slow reads.
+ */
 #include "dev.h"
 #include "dm.h"
 
@@ -27,7 +30,10 @@ static void broken_middle(const char *dev)
 	CHECK_EQ(dev_rw(&d, KVSWAP_OP_READ, 3072, 0, 8), 0);
 	/* Neighbours share their fate; alone each tells its own. */
 	for (uint32_t i = 0; i < 4; i++)
-		dev_push(&d, &(struct kvswap_sqe){ .op = KVSWAP_OP_READ, .store = 2032 + 8 * i, .arena = 8 * i, .units = 8 });
+		dev_push(&d, &(struct kvswap_sqe){ .op = KVSWAP_OP_READ,
+						   .store = 2032 + 8 * i,
+						   .arena = 8 * i,
+						   .units = 8 });
 	CHECK(!dev_enter(&d, 4, 4, 0, NULL));
 	while (dev_reap(&d, &cqe))
 		CHECK_EQ(cqe.result, -EIO);
@@ -52,8 +58,10 @@ static void down(const char *dev)
 	dm_create(&part, 1, path, sizeof(path));
 	dev_start(&d, path, 64, 4 << 20);
 	for (uint32_t i = 0; i < 32; i++)
-		dev_push(&d, &(struct kvswap_sqe){ .op = i % 2 ? KVSWAP_OP_READ : KVSWAP_OP_WRITE, .store = 16 * i,
-						   .arena = 16 * i, .units = 8 });
+		dev_push(&d, &(struct kvswap_sqe){ .op = i % 2 ? KVSWAP_OP_READ : KVSWAP_OP_WRITE,
+						   .store = 16 * i,
+						   .arena = 16 * i,
+						   .units = 8 });
 	dev_push(&d, &(struct kvswap_sqe){ .op = KVSWAP_OP_FLUSH });
 	CHECK(!dev_enter(&d, 33, 33, 0, NULL));
 	while (dev_reap(&d, &cqe))

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Regular files: truncated underneath, sparse on a full file system, unlinked, holes; never made longer. */
+/*
+ * Regular files: truncated underneath, sparse on a full file system, unlinked, holes; never made
+ * longer.
+ */
 #include <sys/statvfs.h>
 
 #include "dev.h"
@@ -62,13 +65,23 @@ static void holes(void)
 	for (int i = 0; i < 512 * 512; i++)
 		CHECK(!d.arena[i]);
 	dev_fill(d.arena, 65536, 9, 9);
-	CHECK_EQ(dev_do(&d, &(struct kvswap_sqe){ .op = KVSWAP_OP_WRITE, .flags = KVSWAP_SQE_FUA, .units = 128, .store = 1280 }), 0);
-	CHECK_EQ(dev_do(&d, &(struct kvswap_sqe){ .op = KVSWAP_OP_WRITE_ZEROES, .units = 64, .store = 1280 }), 0);
+	CHECK_EQ(dev_do(&d, &(struct kvswap_sqe){ .op = KVSWAP_OP_WRITE,
+						  .flags = KVSWAP_SQE_FUA,
+						  .units = 128,
+						  .store = 1280 }),
+		 0);
+	CHECK_EQ(dev_do(&d, &(struct kvswap_sqe){ .op = KVSWAP_OP_WRITE_ZEROES,
+						  .units = 64,
+						  .store = 1280 }),
+		 0);
 	CHECK_EQ(dev_rw(&d, KVSWAP_OP_READ, 1280, 512, 128), 0);
 	for (int i = 0; i < 32768; i++)
 		CHECK(!d.arena[512 * 512 + i]);
 	CHECK(!memcmp(d.arena + 512 * 512 + 32768, d.arena + 32768, 32768));
-	CHECK_EQ(dev_do(&d, &(struct kvswap_sqe){ .op = KVSWAP_OP_DISCARD, .units = 128, .store = 1280 }), 0);
+	CHECK_EQ(dev_do(&d, &(struct kvswap_sqe){ .op = KVSWAP_OP_DISCARD,
+						  .units = 128,
+						  .store = 1280 }),
+		 0);
 	CHECK_EQ(dev_rw(&d, KVSWAP_OP_READ, 1280, 512, 128), 0);
 	for (int i = 0; i < 65536; i++)
 		CHECK(!d.arena[512 * 512 + i]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fuzz [OPERATIONS [SEED]]: random sequences of open, SETUP, mmap, scribbling, ENTER, STATS, munmap, poll, dup, fork and close
- * from several processes, made to be nearly right. It passes when nobody dies of anything but its own kill -9; what the
- * kernel thinks of it is in its log.
+ * fuzz [OPERATIONS [SEED]]: random sequences of open, SETUP, mmap, scribbling, ENTER, STATS,
+ * munmap, poll, dup, fork and close from several processes, made to be nearly right. It passes when
+ * nobody dies of anything but its own kill -9; what the kernel thinks of it is in its log.
  */
 #include "dev.h"
 
@@ -55,7 +55,8 @@ static void do_open(int i)
 
 static void do_setup(int i)
 {
-	static const int flags[] = { O_RDWR | O_DIRECT, O_RDWR | O_DIRECT, O_RDONLY | O_DIRECT, O_RDWR };
+	static const int flags[] = { O_RDWR | O_DIRECT, O_RDWR | O_DIRECT, O_RDONLY | O_DIRECT,
+				     O_RDWR };
 	int fd = open(stores[below(nr_stores)], flags[below(4)]);
 	struct kvswap_setup s = {
 		.size = below(20) ? sizeof(s) : odd(sizeof(s)),
@@ -120,7 +121,8 @@ static struct kvswap_sqe a_submission(const struct kvswap_setup *s)
 static struct map *ring_of(int i)
 {
 	for (int k = 0; k < MAPS; k++)
-		if (maps[k].at && maps[k].bytes == setups[i].sq_bytes && maps[k].offset == setups[i].sq_offset)
+		if (maps[k].at && maps[k].bytes == setups[i].sq_bytes &&
+		    maps[k].offset == setups[i].sq_offset)
 			return &maps[k];
 	return NULL;
 }

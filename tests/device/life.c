@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Ends of all kinds: dup, a file passed on, close and kill -9 with requests under way, storms, unloading. */
+/*
+ * Ends of all kinds: dup, a file passed on, close and kill -9 with requests under way, storms,
+ * unloading.
+ */
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -9,7 +12,8 @@
 /* Up to 8 requests, as far as there is room in the ring. */
 static void submit_some(struct dev *d, uint64_t *seed)
 {
-	uint32_t room = d->setup.entries - (d->sq->tail - __atomic_load_n(&d->cq->sq_head, __ATOMIC_ACQUIRE));
+	uint32_t room = d->setup.entries -
+			(d->sq->tail - __atomic_load_n(&d->cq->sq_head, __ATOMIC_ACQUIRE));
 
 	for (uint32_t i = 0; i < 8 && i < room; i++) {
 		struct kvswap_sqe sqe = {
@@ -50,7 +54,10 @@ static void send_fd(int sock, int fd)
 {
 	char space[CMSG_SPACE(sizeof(int))] = { 0 }, byte = 0;
 	struct iovec vec = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &vec, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space) };
+	struct msghdr msg = { .msg_iov = &vec,
+			      .msg_iovlen = 1,
+			      .msg_control = space,
+			      .msg_controllen = sizeof(space) };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 
 	c->cmsg_level = SOL_SOCKET;
@@ -64,7 +71,10 @@ static int receive_fd(int sock)
 {
 	char space[CMSG_SPACE(sizeof(int))], byte;
 	struct iovec vec = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &vec, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space) };
+	struct msghdr msg = { .msg_iov = &vec,
+			      .msg_iovlen = 1,
+			      .msg_control = space,
+			      .msg_controllen = sizeof(space) };
 	int fd;
 
 	CHECK(recvmsg(sock, &msg, 0) == 1);
@@ -91,9 +101,11 @@ static void passed_on(const char *path)
 	d.fd = receive_fd(pair[1]);
 	CHECK(read(pair[1], &d.setup, sizeof(d.setup)) == sizeof(d.setup));
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
-	d.sq = mmap(NULL, d.setup.sq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d.fd, d.setup.sq_offset);
+	d.sq = mmap(NULL, d.setup.sq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d.fd,
+		    d.setup.sq_offset);
 	d.cq = mmap(NULL, d.setup.cq_bytes, PROT_READ, MAP_SHARED, d.fd, d.setup.cq_offset);
-	d.arena = mmap(NULL, d.setup.arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d.fd, d.setup.arena_offset);
+	d.arena = mmap(NULL, d.setup.arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d.fd,
+		       d.setup.arena_offset);
 	CHECK(d.sq != MAP_FAILED && d.cq != MAP_FAILED && d.arena != MAP_FAILED);
 	CHECK_EQ(dev_rw(&d, KVSWAP_OP_WRITE, 8, 0, 8), 0);
 	dev_stop(&d);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What memory costs: RLIMIT_MEMLOCK of a user without privileges, the module's cap, and all of it given back. */
+/*
+ * What memory costs: RLIMIT_MEMLOCK of a user without privileges, the module's cap, and all of it
+ * given back.
+ */
 #include <sys/resource.h>
 
 #include "dev.h"
@@ -87,7 +90,7 @@ static void cap(const char *path)
 	set_cap("4");
 	CHECK(!ioctl(fd, KVSWAP_IOC_INFO, &info));
 	CHECK_EQ(info.pinned_bytes_max, 4 << 20);
-	CHECK_ERR(setup(fd, path, 4 << 20), ENOSPC);	/* rings and requests count, too */
+	CHECK_ERR(setup(fd, path, 4 << 20), ENOSPC); /* rings and requests count, too */
 	CHECK_ERR(setup(fd, path, 1ull << 40), ENOSPC);
 	CHECK_ERR(setup(fd, path, UINT64_MAX), ENOSPC);
 	CHECK_EQ(pinned(fd), 0);
@@ -113,10 +116,27 @@ static void large(const char *path)
 	CHECK_EQ(locked_kib(), 0);
 }
 
+/* Sizes that no power of two fits: granted to the page or to 64 KiB, usable to the end, given back. */
+static void odd_sizes(const char *path)
+{
+	for (uint64_t bytes = 1; bytes < 12 << 20; bytes = bytes * 3 / 2 + 4096) {
+		uint32_t last;
+		struct dev d;
+
+		dev_start(&d, path, 8, bytes);
+		CHECK(d.setup.arena_bytes >= bytes && d.setup.arena_bytes < bytes + 65536);
+		last = d.setup.arena_bytes / KVSWAP_UNIT;
+		for (uint32_t units = 1; units <= last && units <= 2048; units *= 2)
+			CHECK_EQ(dev_rw(&d, KVSWAP_OP_READ, 0, last - units, units), 0);
+		dev_stop(&d);
+	}
+}
+
 int main(void)
 {
 	in_child(memlock, dev_store("KV_512"));
 	cap(dev_store("KV_512"));
 	large(dev_store("KV_512"));
+	odd_sizes(dev_store("KV_512"));
 	return 0;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The mappings: who may map what, what fork and core dumps see, unmapping while requests are under way. */
+/*
+ * The mappings: who may map what, what fork and core dumps see, unmapping while requests are under
+ * way.
+ */
 #include "dev.h"
 #include "dm.h"
 
@@ -21,13 +24,15 @@ static void rules(const char *path)
 	refuse(&d, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, d.setup.sq_offset, EINVAL);
 	refuse(&d, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, d.setup.arena_offset, EINVAL);
 	refuse(&d, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, d.setup.cq_offset, EACCES);
-	refuse(&d, d.setup.arena_bytes + 65536, PROT_READ, MAP_SHARED, d.setup.arena_offset, EINVAL);
+	refuse(&d, d.setup.arena_bytes + 65536, PROT_READ, MAP_SHARED, d.setup.arena_offset,
+	       EINVAL);
 	refuse(&d, d.setup.sq_bytes + 65536, PROT_READ, MAP_SHARED, d.setup.sq_offset, EINVAL);
 	refuse(&d, d.setup.cq_bytes + 65536, PROT_READ, MAP_SHARED, d.setup.cq_offset, EINVAL);
 	refuse(&d, 65536, PROT_READ, MAP_SHARED, d.setup.arena_offset + 65536, EINVAL);
 	refuse(&d, 65536, PROT_READ, MAP_SHARED, 1ull << 40, EINVAL);
 	CHECK_ERR(mprotect((void *)d.cq, d.setup.cq_bytes, PROT_READ | PROT_WRITE), EACCES);
-	CHECK(mremap(d.arena, d.setup.arena_bytes, d.setup.arena_bytes * 2, MREMAP_MAYMOVE) == MAP_FAILED);
+	CHECK(mremap(d.arena, d.setup.arena_bytes, d.setup.arena_bytes * 2, MREMAP_MAYMOVE) ==
+	      MAP_FAILED);
 	/* A second mapping shows the same memory. */
 	p = mmap(NULL, 65536, PROT_READ, MAP_SHARED, d.fd, d.setup.arena_offset);
 	CHECK(p != MAP_FAILED);
@@ -106,8 +111,10 @@ static void unmapped_in_flight(const char *path)
 	dm_delay(path, 100, 100, slow, sizeof(slow));
 	dev_start(&d, slow, 8, 1 << 20);
 	for (uint32_t i = 0; i < 4; i++)
-		dev_push(&d, &(struct kvswap_sqe){ .op = i % 2 ? KVSWAP_OP_READ : KVSWAP_OP_WRITE, .units = 64,
-						   .store = 64 * i, .arena = 64 * i });
+		dev_push(&d, &(struct kvswap_sqe){ .op = i % 2 ? KVSWAP_OP_READ : KVSWAP_OP_WRITE,
+						   .units = 64,
+						   .store = 64 * i,
+						   .arena = 64 * i });
 	CHECK(!dev_enter(&d, 4, 0, 0, NULL));
 	dev_stop(&d);
 	dm_remove(slow);

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Order: a read sees the writes that were submitted before it, on a device whose writes are slow; writes keep their
- * bound and their turn; FLUSH comes after what it covers; what has not started can be cancelled.
+ * Order: a read sees the writes that were submitted before it, on a device whose writes are slow;
+ * writes keep their bound and their turn; FLUSH comes after what it covers; what has not started
+ * can be cancelled.
  */
 #include "dev.h"
 #include "dm.h"
 
 #define DELAY_MS 60
 
-static void push(struct dev *d, uint8_t op, uint64_t store, uint32_t arena, uint32_t units, uint64_t tag)
+static void push(struct dev *d, uint8_t op, uint64_t store, uint32_t arena, uint32_t units,
+		 uint64_t tag)
 {
-	struct kvswap_sqe sqe = { .op = op, .store = store, .arena = arena, .units = units, .user_data = tag };
+	struct kvswap_sqe sqe = {
+		.op = op, .store = store, .arena = arena, .units = units, .user_data = tag
+	};
 
 	dev_push(d, &sqe);
 }
@@ -46,8 +50,8 @@ static void read_after_write(struct dev *d)
 		memset(d->arena + 8192, 0xcc, 8192);
 		push(d, KVSWAP_OP_WRITE, 64, 0, 8, 1);
 		push(d, KVSWAP_OP_READ, 64, 16, 8, 2);
-		push(d, KVSWAP_OP_READ, 60, 24, 8, 3);		/* overlaps in part */
-		push(d, KVSWAP_OP_READ, 72, 64, 8, 4);		/* does not */
+		push(d, KVSWAP_OP_READ, 60, 24, 8, 3); /* overlaps in part */
+		push(d, KVSWAP_OP_READ, 72, 64, 8, 4); /* does not */
 		collect(d, 4, order);
 		CHECK(dev_is(d->arena + 8192, 4096, 100, version));
 		CHECK(!memcmp(d->arena + 24 * 512 + 4 * 512, d->arena, 4 * 512));
@@ -98,7 +102,7 @@ static void cancel(struct dev *d)
 
 	for (uint32_t i = 0; i < 6; i++)
 		push(d, KVSWAP_OP_WRITE, 2048 + 16 * i, 16 * i, 8, i < 4 ? 1 : 2);
-	push(d, KVSWAP_OP_READ, 2048 + 80, 200, 8, 2);		/* waits for the last write */
+	push(d, KVSWAP_OP_READ, 2048 + 80, 200, 8, 2); /* waits for the last write */
 	dev_push(d, &(struct kvswap_sqe){ .op = KVSWAP_OP_CANCEL, .arg = 2, .user_data = 3 });
 	dev_push(d, &(struct kvswap_sqe){ .op = KVSWAP_OP_CANCEL, .arg = 77, .user_data = 4 });
 	CHECK(!dev_enter(d, 9, 9, 0, NULL));

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The rings: full, wrapping, impossible indices, and a second thread that scribbles over them all the while. */
+/*
+ * The rings: full, wrapping, impossible indices, and a second thread that scribbles over them all
+ * the while.
+ */
 #include "dev.h"
 
 static void full(const char *path)
@@ -45,7 +48,8 @@ static void wrap(const char *path)
 
 	dev_start(&d, path, 2, 65536);
 	for (uint64_t i = 0; i < 5000; i++)
-		CHECK_EQ(dev_do(&d, &(struct kvswap_sqe){ .op = KVSWAP_OP_NOP, .user_data = i }), 0);
+		CHECK_EQ(dev_do(&d, &(struct kvswap_sqe){ .op = KVSWAP_OP_NOP, .user_data = i }),
+			 0);
 	CHECK(!dev_enter(&d, 0, 0, 0, NULL));
 	CHECK(!dev_enter(&d, 7, 0, 0, NULL));
 	/* Nothing under way: nothing to wait for. */
@@ -82,8 +86,8 @@ static void *scribble(void *arg)
 	uint64_t seed = (uintptr_t)arg + 1;
 
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
-		words[dev_random(&seed) % (shared.setup.sq_bytes / 4)] = dev_random(&seed) % 3 ? dev_random(&seed) % 40 :
-											     dev_random(&seed);
+		words[dev_random(&seed) % (shared.setup.sq_bytes / 4)] =
+			dev_random(&seed) % 3 ? dev_random(&seed) % 40 : dev_random(&seed);
 	return NULL;
 }
 
@@ -92,16 +96,21 @@ static void *enter(void *arg)
 	uint64_t seed = (uintptr_t)arg + 99;
 
 	for (int i = 0; i < 2000; i++) {
-		uint64_t tail = __atomic_load_n(&shared.cq->sq_head, __ATOMIC_ACQUIRE) + dev_random(&seed) % 9;
+		uint64_t tail = __atomic_load_n(&shared.cq->sq_head, __ATOMIC_ACQUIRE) +
+				dev_random(&seed) % 9;
 
 		shared.sq->cq_head = __atomic_load_n(&shared.cq->tail, __ATOMIC_ACQUIRE);
 		shared.sq->tail = tail;
-		dev_enter(&shared, dev_random(&seed) % 10, dev_random(&seed) % 4, dev_now_ns() + 1000000, NULL);
+		dev_enter(&shared, dev_random(&seed) % 10, dev_random(&seed) % 4,
+			  dev_now_ns() + 1000000, NULL);
 	}
 	return NULL;
 }
 
-/* Whatever is in the rings, only the ranges that SETUP named are touched: a second context on another store stays as it is. */
+/*
+ * Whatever is in the rings, only the ranges that SETUP named are touched: a second context on
+ * another store stays as it is.
+ */
 static void scribbled(const char *path)
 {
 	pthread_t threads[4];

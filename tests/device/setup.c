@@ -42,8 +42,10 @@ static void kinds(const char *dev)
 	refuse("/tmp", O_RDONLY, ENOTBLK, 0);
 	refuse("/dev/kvswap", O_RDWR, ENOTBLK, 0);
 	CHECK(!setup_path(dev, O_RDWR | O_DIRECT, &(struct kvswap_setup){ 0 }));
-	CHECK(!setup_path(dev, O_RDONLY | O_DIRECT, &(struct kvswap_setup){ .flags = KVSWAP_SETUP_RDONLY }));
-	CHECK(!setup_path(dev, O_RDWR | O_DIRECT, &(struct kvswap_setup){ .flags = KVSWAP_SETUP_RDONLY }));
+	CHECK(!setup_path(dev, O_RDONLY | O_DIRECT,
+			  &(struct kvswap_setup){ .flags = KVSWAP_SETUP_RDONLY }));
+	CHECK(!setup_path(dev, O_RDWR | O_DIRECT,
+			  &(struct kvswap_setup){ .flags = KVSWAP_SETUP_RDONLY }));
 }
 
 static void ranges(const char *dev, uint32_t block)
@@ -62,7 +64,8 @@ static void ranges(const char *dev, uint32_t block)
 	refuse(dev, O_RDWR | O_DIRECT, ERANGE, .store_offset = -(uint64_t)block);
 	refuse(dev, O_RDWR | O_DIRECT, ERANGE, .store_bytes = size + block);
 	refuse(dev, O_RDWR | O_DIRECT, ERANGE, .store_offset = block, .store_bytes = size);
-	refuse(dev, O_RDWR | O_DIRECT, ERANGE, .store_offset = block, .store_bytes = -(uint64_t)block);
+	refuse(dev, O_RDWR | O_DIRECT, ERANGE, .store_offset = block,
+	       .store_bytes = -(uint64_t)block);
 	s = (struct kvswap_setup){ .store_offset = size - block };
 	CHECK(!setup_path(dev, O_RDWR | O_DIRECT, &s));
 	CHECK_EQ(s.store_bytes, block);
@@ -82,10 +85,12 @@ static void granted(const char *dev)
 		s.write_depth = 0;
 		fd = dev_open();
 		CHECK(!setup_fd(fd, &s, store));
-		CHECK(s.entries >= entries && s.entries < 2 * entries && !(s.entries & (s.entries - 1)));
+		CHECK(s.entries >= entries && s.entries < 2 * entries &&
+		      !(s.entries & (s.entries - 1)));
 		CHECK(s.arena_bytes >= entries * 1000 && s.arena_bytes % s.chunk_bytes == 0);
 		CHECK(s.write_depth >= 1 && s.write_depth <= s.entries);
-		CHECK(s.store_kind == KVSWAP_STORE_BLOCK && s.request_units_max >= 2048 && s.run_units_max >= 8);
+		CHECK(s.store_kind == KVSWAP_STORE_BLOCK && s.request_units_max >= 2048 &&
+		      s.run_units_max >= 8);
 		CHECK(s.sq_bytes >= 128 + 32 * s.entries && s.cq_bytes >= 128 + 16 * s.entries);
 		CHECK_ERR(setup_fd(fd, &s, store), EALREADY);
 		close(fd);
@@ -142,7 +147,8 @@ static void file_systems(void)
 
 	dev_temp_file(path, sizeof(path), 1 << 20);
 	refuse(path, O_RDWR | O_DIRECT, ERANGE, .store_bytes = 2 << 20);
-	CHECK(!setup_path(path, O_RDWR | O_DIRECT, &(struct kvswap_setup){ .store_bytes = 1 << 20 }));
+	CHECK(!setup_path(path, O_RDWR | O_DIRECT,
+			  &(struct kvswap_setup){ .store_bytes = 1 << 20 }));
 	CHECK(!unlink(path));
 	fd = open("/tmp/file", O_RDWR | O_CREAT | O_TRUNC, 0600);
 	CHECK(fd >= 0);

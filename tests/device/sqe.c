@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Every check of a submission: members, borders, overflows, what is under way; nothing refused does anything. */
+/*
+ * Every check of a submission: members, borders, overflows, what is under way; nothing refused does
+ * anything.
+ */
 #include <sys/prctl.h>
 
 #include "dev.h"
 
 static struct dev d;
-static uint32_t block;			/* units */
+static uint32_t block; /* units */
 static uint64_t store_units, arena_units;
 
 static void refuse(struct kvswap_sqe sqe, int err)
@@ -32,9 +35,11 @@ static void members(void)
 		refuse(io(op, 0, 0, block), EINVAL);
 	for (int bit = 0; bit < 8; bit++) {
 		for (int op = 0; op < KVSWAP_OP_END; op++) {
-			if (1 << bit == KVSWAP_SQE_FUA && (op == KVSWAP_OP_WRITE || op == KVSWAP_OP_WRITE_ZEROES))
+			if (1 << bit == KVSWAP_SQE_FUA &&
+			    (op == KVSWAP_OP_WRITE || op == KVSWAP_OP_WRITE_ZEROES))
 				continue;
-			sqe = io(op, 0, 0, op == KVSWAP_OP_READ || op == KVSWAP_OP_WRITE ? block : 0);
+			sqe = io(op, 0, 0,
+				 op == KVSWAP_OP_READ || op == KVSWAP_OP_WRITE ? block : 0);
 			sqe.flags = 1 << bit;
 			refuse(sqe, EINVAL);
 		}
@@ -119,7 +124,8 @@ static void busy(void)
 	int failed = 0;
 
 	for (int i = 0; i < 5; i++) {
-		struct kvswap_sqe a = io(KVSWAP_OP_READ, 0, 1000, 128), b = io(KVSWAP_OP_READ, 256, 1000 + shift[i], 128);
+		struct kvswap_sqe a = io(KVSWAP_OP_READ, 0, 1000, 128),
+				  b = io(KVSWAP_OP_READ, 256, 1000 + shift[i], 128);
 
 		a.user_data = 1;
 		b.user_data = 2;
@@ -134,7 +140,8 @@ static void busy(void)
 	CHECK_EQ(failed, 5);
 	/* Neighbours do not touch. */
 	dev_push(&d, &(struct kvswap_sqe){ .op = KVSWAP_OP_READ, .arena = 1000, .units = 128 });
-	dev_push(&d, &(struct kvswap_sqe){ .op = KVSWAP_OP_READ, .arena = 1128, .units = 128, .store = 1024 });
+	dev_push(&d, &(struct kvswap_sqe){
+			     .op = KVSWAP_OP_READ, .arena = 1128, .units = 128, .store = 1024 });
 	CHECK(!dev_enter(&d, 2, 2, 0, NULL));
 	while (dev_reap(&d, &cqe))
 		CHECK_EQ(cqe.result, 0);
@@ -142,7 +149,10 @@ static void busy(void)
 
 static void readonly(const char *path)
 {
-	struct kvswap_setup s = { .size = sizeof(s), .flags = KVSWAP_SETUP_RDONLY, .entries = 8, .arena_bytes = 1 << 20 };
+	struct kvswap_setup s = { .size = sizeof(s),
+				  .flags = KVSWAP_SETUP_RDONLY,
+				  .entries = 8,
+				  .arena_bytes = 1 << 20 };
 
 	d = (struct dev){ .fd = dev_open() };
 	s.fd = open(path, O_RDONLY | O_DIRECT);
@@ -151,7 +161,8 @@ static void readonly(const char *path)
 	d.setup = s;
 	d.sq = mmap(NULL, s.sq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d.fd, s.sq_offset);
 	d.cq = mmap(NULL, s.cq_bytes, PROT_READ, MAP_SHARED, d.fd, s.cq_offset);
-	d.arena = mmap(NULL, s.arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d.fd, s.arena_offset);
+	d.arena =
+		mmap(NULL, s.arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d.fd, s.arena_offset);
 	accept(io(KVSWAP_OP_READ, 0, 0, block));
 	accept(io(KVSWAP_OP_NOP, 0, 0, 0));
 	refuse(io(KVSWAP_OP_WRITE, 0, 0, block), EROFS);
@@ -192,7 +203,8 @@ static void unprivileged(const char *path)
 	pid = fork();
 	if (!pid) {
 		/* The rings are not inherited. */
-		d.sq = mmap(NULL, d.setup.sq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d.fd, d.setup.sq_offset);
+		d.sq = mmap(NULL, d.setup.sq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d.fd,
+			    d.setup.sq_offset);
 		d.cq = mmap(NULL, d.setup.cq_bytes, PROT_READ, MAP_SHARED, d.fd, d.setup.cq_offset);
 		CHECK(d.sq != MAP_FAILED && d.cq != MAP_FAILED);
 		CHECK(!setuid(1000));

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Waiting: deadlines, signals, several threads, poll and epoll. The store is slow (dm-delay) where it has to be. */
+/*
+ * Waiting: deadlines, signals, several threads, poll and epoll. The store is slow (dm-delay) where
+ * it has to be.
+ */
 #include <sys/epoll.h>
 
 #include "dev.h"
@@ -9,7 +12,9 @@
 
 static struct kvswap_sqe read_at(uint32_t i)
 {
-	return (struct kvswap_sqe){ .op = KVSWAP_OP_READ, .store = 8 * i, .arena = 8 * i, .units = 8, .user_data = i };
+	return (struct kvswap_sqe){
+		.op = KVSWAP_OP_READ, .store = 8 * i, .arena = 8 * i, .units = 8, .user_data = i
+	};
 }
 
 static void submit(struct dev *d, uint32_t i)

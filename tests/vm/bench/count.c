@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A QEMU plugin (API version 1) that counts guest instructions per block of code and by what the processor was doing.
+ * A QEMU plugin (API version 1) that counts guest instructions per block of code and by what the
+ * processor was doing.
  *
- * The guest controls it by instructions that do nothing: nopl MARK_ON(%rax) counts from here on, MARK_OFF stops,
- * MARK_DUMP writes out/NNN and clears. By the first MARK_ON the guest has written its /proc/kallsyms where map= says:
- * the entry points of interrupts and of the idle task are found by it. One processor only.
+ * The guest controls it by instructions that do nothing: nopl MARK_ON(%rax) counts from here on,
+ * MARK_OFF stops, MARK_DUMP writes out/NNN and clears. By the first MARK_ON the guest has written
+ * its /proc/kallsyms where map= says: the entry points of interrupts and of the idle task are found
+ * by it. One processor only.
  *
- * A line of out/NNN: address (hex), instructions in the block, 1 for a repeated string instruction, one number of
- * executions for each of enum doing.
+ * A line of out/NNN: address (hex), instructions in the block, 1 for a repeated string instruction,
+ * one number of executions for each of enum doing.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -24,8 +26,10 @@ struct qemu_plugin_insn;
 typedef void (*translated_fn)(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
 typedef void (*executed_fn)(unsigned int vcpu, void *arg);
 void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id, translated_fn fn);
-void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, executed_fn fn, int flags, void *arg);
-void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, executed_fn fn, int flags, void *arg);
+void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, executed_fn fn, int flags,
+					  void *arg);
+void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, executed_fn fn,
+					    int flags, void *arg);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);
@@ -142,7 +146,10 @@ static void hook_set(uint64_t va, enum hook hook)
 			b->hook = hook;
 }
 
-/* Blocks seen before and after: an entry point that has not run by now is translated later, without its hook. */
+/*
+ * Blocks seen before and after: an entry point that has not run by now is translated later, without
+ * its hook.
+ */
 static void map_read(void)
 {
 	char line[512], symbol[256];
@@ -156,7 +163,8 @@ static void map_read(void)
 		exit(1);
 	}
 	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "%" SCNx64 " %*s %255s", &va, symbol) == 2 && (hook = hook_of(symbol)))
+		if (sscanf(line, "%" SCNx64 " %*s %255s", &va, symbol) == 2 &&
+		    (hook = hook_of(symbol)))
 			hook_set(va, hook);
 	fclose(f);
 }
@@ -207,17 +215,22 @@ static void mark_dump(unsigned int vcpu, void *arg)
 	fclose(f);
 }
 
-/* A string instruction with a repeat prefix is a block of its own, entered once for each repetition. */
+/*
+ * A string instruction with a repeat prefix is a block of its own, entered once for each
+ * repetition.
+ */
 static bool block_repeats(struct qemu_plugin_tb *tb)
 {
 	struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, 0);
 	const uint8_t *b = qemu_plugin_insn_data(insn);
 	uint8_t op;
 
-	if (qemu_plugin_tb_n_insns(tb) != 1 || qemu_plugin_insn_size(insn) > 4 || (b[0] != 0xf3 && b[0] != 0xf2))
+	if (qemu_plugin_tb_n_insns(tb) != 1 || qemu_plugin_insn_size(insn) > 4 ||
+	    (b[0] != 0xf3 && b[0] != 0xf2))
 		return false;
 	op = (b[1] & 0xf0) == 0x40 ? b[2] : b[1];
-	return (op >= 0xa4 && op <= 0xa7) || (op >= 0xaa && op <= 0xaf) || (op >= 0x6c && op <= 0x6f);
+	return (op >= 0xa4 && op <= 0xa7) || (op >= 0xaa && op <= 0xaf) ||
+	       (op >= 0x6c && op <= 0x6f);
 }
 
 static struct block *block_get(struct qemu_plugin_tb *tb)
@@ -250,7 +263,8 @@ static void marks_find(struct qemu_plugin_tb *tb)
 		const uint8_t *b = qemu_plugin_insn_data(insn);
 		uint32_t mark;
 
-		if (qemu_plugin_insn_size(insn) != 7 || b[0] != 0x0f || b[1] != 0x1f || b[2] != 0x80)
+		if (qemu_plugin_insn_size(insn) != 7 || b[0] != 0x0f || b[1] != 0x1f ||
+		    b[2] != 0x80)
 			continue;
 		memcpy(&mark, b + 3, 4);
 		if (mark == MARK_ON)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * records DEVICE FILE PATTERNED: reads records in batches through the module and through io_uring at its best, between
- * marks that count.c understands, and checks every byte.
+ * records DEVICE FILE PATTERNED: reads records in batches through the module and through io_uring
+ * at its best, between marks that count.c understands, and checks every byte.
  *
- * io_uring at its best: registered buffers on huge pages, registered file, SINGLE_ISSUER | DEFER_TASKRUN, one enter a
- * batch. A phase prints "PHASE side store bytes depth run records" and ends in one dump. Where PATTERNED is 1 the device
- * is written first and contents are checked, else (a device without content) that zeroes arrived everywhere.
+ * io_uring at its best: registered buffers on huge pages, registered file, SINGLE_ISSUER |
+ * DEFER_TASKRUN, one enter a batch. A phase prints "PHASE side store bytes depth run records" and
+ * ends in one dump. Where PATTERNED is 1 the device is written first and contents are checked, else
+ * (a device without content) that zeroes arrived everywhere.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -102,8 +103,12 @@ static void module_open(struct side *side, const char *path)
 	struct kvswap_setup *s = &side->setup;
 	int store = open_store(path);
 
-	*side = (struct side){ .name = "module", .batch = module_batch, .fd = open("/dev/kvswap", O_RDWR) };
-	*s = (struct kvswap_setup){ .size = sizeof(*s), .fd = store, .entries = DEPTH, .arena_bytes = ARENA };
+	*side = (struct side){ .name = "module",
+			       .batch = module_batch,
+			       .fd = open("/dev/kvswap", O_RDWR) };
+	*s = (struct kvswap_setup){
+		.size = sizeof(*s), .fd = store, .entries = DEPTH, .arena_bytes = ARENA
+	};
 	if (side->fd < 0 || ioctl(side->fd, KVSWAP_IOC_SETUP, s))
 		die("/dev/kvswap");
 	close(store);
@@ -129,13 +134,15 @@ static void uring_batch(struct side *side, const struct piece *pieces, uint32_t 
 	for (uint32_t i = 0; i < n; i++) {
 		struct io_uring_sqe *sqe = io_uring_get_sqe(&side->ring);
 
-		io_uring_prep_read_fixed(sqe, 0, side->arena + pieces[i].arena, pieces[i].bytes, pieces[i].store, 0);
+		io_uring_prep_read_fixed(sqe, 0, side->arena + pieces[i].arena, pieces[i].bytes,
+					 pieces[i].store, 0);
 		io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
 		sqe->user_data = pieces[i].bytes;
 	}
 	if (io_uring_submit_and_wait(&side->ring, n) != (int)n)
 		die("io_uring");
-	io_uring_for_each_cqe(&side->ring, head, cqe) {
+	io_uring_for_each_cqe(&side->ring, head, cqe)
+	{
 		if (cqe->res != (int)cqe->user_data)
 			die("read");
 		done++;
@@ -147,15 +154,18 @@ static void uring_batch(struct side *side, const struct piece *pieces, uint32_t 
 
 static void uring_open(struct side *side, const char *path)
 {
-	struct io_uring_params p = { .flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN };
+	struct io_uring_params p = { .flags = IORING_SETUP_SINGLE_ISSUER |
+					      IORING_SETUP_DEFER_TASKRUN };
 	struct iovec vec;
 
 	*side = (struct side){ .name = "io_uring", .batch = uring_batch, .fd = open_store(path) };
-	side->arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	side->arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
 	if (side->arena == MAP_FAILED)
 		die("huge pages");
 	vec = (struct iovec){ side->arena, ARENA };
-	if (io_uring_queue_init_params(DEPTH, &side->ring, &p) || io_uring_register_buffers(&side->ring, &vec, 1) ||
+	if (io_uring_queue_init_params(DEPTH, &side->ring, &p) ||
+	    io_uring_register_buffers(&side->ring, &vec, 1) ||
 	    io_uring_register_files(&side->ring, &side->fd, 1))
 		die("io_uring");
 }
@@ -179,7 +189,8 @@ static void verify(struct side *side, const struct piece *pieces, uint32_t n, bo
 
 		for (uint32_t w = 0; w < pieces[i].bytes / 8; w++)
 			if (p[w] != word_of(pieces[i].store / 8 + w, patterned)) {
-				printf("BAD %s: store %llu\n", side->name, (unsigned long long)pieces[i].store + w * 8);
+				printf("BAD %s: store %llu\n", side->name,
+				       (unsigned long long)pieces[i].store + w * 8);
 				exit(1);
 			}
 	}
@@ -194,10 +205,12 @@ static uint64_t random_next(uint64_t *state)
 }
 
 /*
- * Runs of neighbours begin at even multiples of their length plus a gap, in random order, so that two runs never
- * touch; a run goes into neighbouring slots. joined: the application has put neighbours together itself.
+ * Runs of neighbours begin at even multiples of their length plus a gap, in random order, so that
+ * two runs never touch; a run goes into neighbouring slots. joined: the application has put
+ * neighbours together itself.
  */
-static uint32_t lay_out(struct piece *pieces, uint32_t bytes, uint32_t depth, uint32_t run, bool joined, uint64_t *seed)
+static uint32_t lay_out(struct piece *pieces, uint32_t bytes, uint32_t depth, uint32_t run,
+			bool joined, uint64_t *seed)
 {
 	uint32_t order[DEPTH], runs = depth / run, n = 0;
 
@@ -217,7 +230,8 @@ static uint32_t lay_out(struct piece *pieces, uint32_t bytes, uint32_t depth, ui
 	return n;
 }
 
-static void phase(struct side *side, const char *kind, uint32_t bytes, uint32_t depth, uint32_t run, bool joined, bool patterned)
+static void phase(struct side *side, const char *kind, uint32_t bytes, uint32_t depth, uint32_t run,
+		  bool joined, bool patterned)
 {
 	struct piece pieces[DEPTH];
 	uint64_t seed = 88172645463325252ull;
@@ -234,7 +248,8 @@ static void phase(struct side *side, const char *kind, uint32_t bytes, uint32_t 
 		verify(side, pieces, n, patterned);
 	}
 	mark_dump();
-	printf("PHASE %s%s %s %u %u %u %u\n", side->name, joined ? "_joined" : "", kind, bytes, depth, run, batches * depth);
+	printf("PHASE %s%s %s %u %u %u %u\n", side->name, joined ? "_joined" : "", kind, bytes,
+	       depth, run, batches * depth);
 	fflush(stdout);
 }
 
