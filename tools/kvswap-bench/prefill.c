@@ -22,6 +22,7 @@ struct prefill_bench {
 	struct bench bench;
 	struct subject subject;
 	struct sides sides;
+	struct side dropped; /* the slower of libllama's ways */
 	struct engine_info info;
 };
 
@@ -79,6 +80,7 @@ static void drop_llama(struct prefill_bench *p)
 
 	if (!best)
 		return;
+	p->dropped = best == &s->side[0] ? s->side[1] : s->side[0];
 	if (best != &s->side[0])
 		s->side[0] = *best;
 	s->side[1] = s->side[--s->n];
@@ -109,7 +111,7 @@ static void json_more(struct json *j, const void *arg)
 
 static int show(struct prefill_bench *p)
 {
-	const struct series *series[MOST_SIDES];
+	const struct series *series[MOST_SIDES + 1];
 	const struct series *disk = &sides_best(&p->sides, ENGINE_DISK, WORKER_FILL)->series;
 	const struct side *llama;
 	char title[256];
@@ -125,6 +127,8 @@ static int show(struct prefill_bench *p)
 
 	for (uint32_t n = 0; n < p->sides.n; n++)
 		series[r.n_series++] = &p->sides.side[n].series;
+	if (p->dropped.series.n)
+		series[r.n_series++] = &p->dropped.series;
 	llama = sides_best_llama(&p->sides, WORKER_FILL);
 	if (llama)
 		results_add(&r, ratio_of("prefill_over_llamacpp", disk, &llama->series));
