@@ -177,6 +177,20 @@ START_TEST(nvme_over_fabrics_is_network)
 }
 END_TEST
 
+START_TEST(multipath_head_of_a_remote_nvme)
+{
+	struct device d;
+	const char *dir = block("virtual/nvme-subsystem/nvme-subsys3/nvme3n1", "259:7");
+
+	queue(dir, "none", "0");
+	put_at(dir, "device/model", "Remote");
+	put("/sys/class/nvme/nvme3/transport", "rdma");
+	ck_assert_int_eq(device_of_number(root, 259, 7, &d), 0);
+	ck_assert_str_eq(d.transport, "rdma");
+	ck_assert_int_eq(d.kind, KIND_NETWORK);
+}
+END_TEST
+
 /* ext4 on LVM on dm-crypt on md of an NVMe and a SATA disk. */
 START_TEST(stack_of_dm_and_md)
 {
@@ -237,6 +251,10 @@ START_TEST(loop_on_a_file_of_an_sd_card)
 	put("/sys/devices/virtual/block/loop3/loop/dio", "1");
 	d = look("/mnt/image");
 	ck_assert(!d.loop_cached);
+	put("/proc/self/mountinfo",
+	    "22 1 7:3 / /mnt/image rw - ext4 /dev/loop3 rw\n23 1 0:9 / /media rw - tmpfs none rw");
+	d = look("/mnt/image");
+	ck_assert_int_eq(d.kind, KIND_MEMORY);
 }
 END_TEST
 
@@ -362,6 +380,7 @@ Suite *suite_ctl_device(void)
 	tcase_add_checked_fixture(t, set_up, tear_down);
 	tcase_add_test(t, file_on_partition_of_nvme);
 	tcase_add_test(t, nvme_over_fabrics_is_network);
+	tcase_add_test(t, multipath_head_of_a_remote_nvme);
 	tcase_add_test(t, stack_of_dm_and_md);
 	tcase_add_test(t, loop_on_a_file_of_an_sd_card);
 	tcase_add_test(t, worn_emmc);

@@ -19,11 +19,20 @@ static const struct {
 	const char *type;
 	enum device_kind kind;
 } diskless[] = {
-	{ "tmpfs", KIND_MEMORY },	{ "ramfs", KIND_MEMORY }, { "hugetlbfs", KIND_MEMORY },
-	{ "nfs", KIND_NETWORK },	{ "nfs4", KIND_NETWORK }, { "cifs", KIND_NETWORK },
-	{ "smb3", KIND_NETWORK },	{ "ceph", KIND_NETWORK }, { "glusterfs", KIND_NETWORK },
-	{ "fuse.sshfs", KIND_NETWORK }, { "9p", KIND_VIRTUAL },	  { "virtiofs", KIND_VIRTUAL },
+	{ "tmpfs", KIND_MEMORY },      { "ramfs", KIND_MEMORY },       { "rootfs", KIND_MEMORY },
+	{ "hugetlbfs", KIND_MEMORY },  { "nfs", KIND_NETWORK },	       { "nfs4", KIND_NETWORK },
+	{ "cifs", KIND_NETWORK },      { "smb3", KIND_NETWORK },       { "ceph", KIND_NETWORK },
+	{ "glusterfs", KIND_NETWORK }, { "fuse.sshfs", KIND_NETWORK }, { "9p", KIND_VIRTUAL },
+	{ "virtiofs", KIND_VIRTUAL },
 };
+
+static enum device_kind kind_without_disk(const char *type)
+{
+	for (size_t i = 0; i < sizeof(diskless) / sizeof(diskless[0]); i++)
+		if (!strcmp(type, diskless[i].type))
+			return diskless[i].kind;
+	return KIND_UNKNOWN;
+}
 
 static bool add_layer(struct device *d, unsigned int major, unsigned int minor)
 {
@@ -66,8 +75,6 @@ static int add_slaves(const char *root, const char *dir, struct device *d)
 	return n;
 }
 
-static bool add_mounted(const char *root, const char *path, struct device *d, struct mount *m);
-
 /* The device that a mount names as its source: btrfs, for one, has device numbers of its own. */
 static bool add_source(const char *root, const char *source, struct device *d)
 {
@@ -88,6 +95,10 @@ static bool add_mounted(const char *root, const char *path, struct device *d, st
 	for (int i = 0; i < MOUNTS_MAX; i++) {
 		if (mount_of_path(root, at, m))
 			return false;
+		if (kind_without_disk(m->type) != KIND_UNKNOWN) {
+			d->kind = kind_without_disk(m->type);
+			return false;
+		}
 		if (m->major)
 			return add_layer(d, m->major, m->minor);
 		if (!m->upper[0])
@@ -197,11 +208,7 @@ int device_of_path(const char *root, const char *path, struct device *out)
 	if (!err) {
 		snprintf(out->file_system, sizeof(out->file_system), "%s", m->type);
 		snprintf(out->mount_point, sizeof(out->mount_point), "%s", m->point);
-		for (size_t i = 0; i < sizeof(diskless) / sizeof(diskless[0]); i++)
-			if (!strcmp(m->type, diskless[i].type))
-				out->kind = diskless[i].kind;
-		if (out->kind == KIND_UNKNOWN)
-			add_mounted(root, path, out, m);
+		add_mounted(root, path, out, m);
 		err = walk(root, out);
 	}
 	free(m);

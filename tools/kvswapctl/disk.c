@@ -40,22 +40,27 @@ static const struct {
 	{ "/ata", KIND_SATA },	     { "/pseudo_", KIND_MEMORY }, { "/host", KIND_SCSI },
 };
 
-static void nvme_look(const char *dir, struct device *d)
+/* A multipath disk hangs below its subsystem: its controllers, which know the transport, are in the class. */
+static void nvme_transport(const char *dir, const char *name, struct device *d)
 {
-	char line[64];
+	const char *sys = strstr(dir, "/sys/devices/");
+	unsigned int number;
 
-	if (!sys_line(d->transport, sizeof(d->transport), "%s/device/transport", dir))
-		sys_line(d->transport, sizeof(d->transport), "%s/device/nvme0/transport", dir);
-	if (!sys_line(d->firmware, sizeof(d->firmware), "%s/device/firmware_rev", dir))
-		d->firmware[0] = '\0';
-	if (sys_line(line, sizeof(line), "%s/device/model", dir))
-		snprintf(d->model, sizeof(d->model), "%s", line);
+	if (sys_line(d->transport, sizeof(d->transport), "%s/device/transport", dir))
+		return;
+	if (sys && sscanf(name, "nvme%u", &number) == 1)
+		sys_line(d->transport, sizeof(d->transport), "%.*s/sys/class/nvme/nvme%u/transport",
+			 (int)(sys - dir), dir, number);
+}
+
+static void disk_nvme(const char *dir, const char *name, struct device *d)
+{
+	nvme_transport(dir, name, d);
+	sys_line(d->firmware, sizeof(d->firmware), "%s/device/firmware_rev", dir);
+	sys_line(d->model, sizeof(d->model), "%s/device/model", dir);
 	if (!strcmp(d->transport, "tcp") || !strcmp(d->transport, "rdma") ||
 	    !strcmp(d->transport, "fc"))
 		d->kind = KIND_NETWORK;
-	else if (!strncmp(d->model, "QEMU", 4) || !strncmp(d->model, "Amazon", 6))
-		snprintf(d->transport, sizeof(d->transport), "%s",
-			 d->transport[0] ? d->transport : "pcie");
 }
 
 /* Life time in steps of 10 %, 1 is up to 10; 0 is not told, 11 past its end. */
@@ -137,7 +142,7 @@ void disk_look(const char *dir, struct device *d)
 		if (!strncmp(name, by_name[i].prefix, strlen(by_name[i].prefix)))
 			d->kind = by_name[i].kind;
 	if (!strncmp(name, "nvme", 4))
-		nvme_look(dir, d);
+		disk_nvme(dir, name, d);
 	else if (!strncmp(name, "mmcblk", 6))
 		mmc_look(dir, d);
 	else if (!strncmp(name, "sd", 2))

@@ -22,6 +22,17 @@ static const struct cli_option load_options[] = {
 
 #ifdef HAVE_LIBKMOD
 #include <libkmod.h>
+#include <syslog.h>
+
+/* Without libkmod's own lines on stderr: what went wrong is said once, here. */
+static struct kmod_ctx *open_kmod(void)
+{
+	struct kmod_ctx *ctx = kmod_new(NULL, NULL);
+
+	if (ctx)
+		kmod_set_log_priority(ctx, LOG_EMERG);
+	return ctx;
+}
 
 /* "max_pinned_mib=512 ...", or NULL: no memory. */
 static char *join(const struct cli_list *words)
@@ -67,7 +78,7 @@ static int insert(struct kmod_ctx *ctx, const char *file, const char *parameters
 
 static int load(const struct values *v, const struct cli_list *parameters)
 {
-	struct kmod_ctx *ctx = kmod_new(NULL, NULL);
+	struct kmod_ctx *ctx = open_kmod();
 	char *text = join(parameters);
 	int err = ctx && text ? insert(ctx, v->file, text) : -ENOMEM;
 
@@ -78,7 +89,7 @@ static int load(const struct values *v, const struct cli_list *parameters)
 
 static int unload(void)
 {
-	struct kmod_ctx *ctx = kmod_new(NULL, NULL);
+	struct kmod_ctx *ctx = open_kmod();
 	struct kmod_module *module = NULL;
 	int err = ctx ? kmod_module_new_from_name(ctx, MODULE_NAME, &module) : -ENOMEM;
 

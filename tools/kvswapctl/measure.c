@@ -135,6 +135,9 @@ static bool goes_on(const struct measure *m, const struct cell_run *r, uint64_t 
 		return r->started < r->limit && seconds < m->cell_seconds;
 	if (r->started < IOS_LEAST)
 		return seconds < m->cell_seconds * OVERTIME;
+	/* A coarse clock may not have moved yet. */
+	if (seconds <= 0)
+		return true;
 	return seconds < m->cell_seconds && (r->started + 1) * r->bytes <= m->cell_bytes;
 }
 

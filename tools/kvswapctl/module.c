@@ -168,7 +168,8 @@ void module_holders(char *text, unsigned int bytes)
 	while (proc && (entry = readdir(proc)) && used < bytes) {
 		char name[32] = "";
 
-		if (!isdigit((unsigned char)entry->d_name[0]) || !holds_device(entry->d_name))
+		if (!isdigit((unsigned char)entry->d_name[0]) ||
+		    strtol(entry->d_name, NULL, 10) == getpid() || !holds_device(entry->d_name))
 			continue;
 		sys_line(name, sizeof(name), "/proc/%s/comm", entry->d_name);
 		used += (size_t)snprintf(text + used, bytes - used, "%s%s (%s)", used ? ", " : "",
