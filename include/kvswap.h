@@ -56,6 +56,13 @@ enum kvs_reduce {
 	KVS_REDUCE_MEAN = 2, /* logits averaged over heads (KVSwap, section 3.2) */
 };
 
+/* How K is turned by its position (RoPE). */
+struct kvs_rope {
+	uint32_t dims;	   /* channels of a head that turn, even, at most head_dim */
+	uint32_t halves;   /* 1: pair i is channels i and i + dims / 2; 0: 2 i and 2 i + 1 */
+	const float *turn; /* [dims / 2] radians a token */
+};
+
 /* What the model looks like to attention. */
 struct kvs_shape {
 	uint32_t size;
@@ -71,6 +78,11 @@ struct kvs_shape {
 	 * sees itself and window - 1 before it); NULL means all 0. A windowed layer stays in memory.
 	 */
 	const uint32_t *window;
+	/*
+	 * Of the layers without a window; NULL when it is not known or not one turn a pair. With it, a basis that is made from
+	 * the first tokens holds for the positions to come.
+	 */
+	const struct kvs_rope *rope;
 };
 
 /* How to select and read; every 0 is the default for the storage and the shape. */

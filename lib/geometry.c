@@ -61,6 +61,9 @@ static int check_shape(const struct kvs_shape *h, char *message)
 	if (h->n_seqs > KVS_MAX_SEQS)
 		return refuse(message, -EINVAL, "%u sequences: at most %u", h->n_seqs,
 			      KVS_MAX_SEQS);
+	if (h->rope && (h->rope->dims % 2 || h->rope->dims > h->head_dim))
+		return refuse(message, -EINVAL, "RoPE over %u channels of head_dim %u",
+			      h->rope->dims, h->head_dim);
 	if (!(h->scale >= 0) || h->scale > 1e6f)
 		return refuse(message, -EINVAL, "scale %g: must be positive", (double)h->scale);
 	return 0;
@@ -283,6 +286,8 @@ uint32_t kvs_parts(const struct geometry *g, const struct kvs_config *cfg,
 	}
 	if (g->basis)
 		PART(MEM_METADATA, (uint64_t)g->n_disk * g->basis_bytes, basis);
+	if (g->basis && cfg->shape.rope)
+		PART(MEM_METADATA, cfg->shape.rope->dims / 2, rope_turn);
 	if (g->selected_groups) {
 		PART(MEM_METADATA, g->n_seqs, selections);
 		PART(MEM_METADATA, (uint64_t)g->n_seqs * g->selected_groups, selected);

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "attend.h"
+#include "kvswap.h"
 
 #define KVS_MOST_HEADS 4096u
 
@@ -107,12 +108,6 @@ uint32_t kvs_predict_top(const struct kvs_kernels *kernels, const float *score, 
 size_t kvs_lowrank_doubles(uint32_t kv_dim);
 void kvs_lowrank_gram(double *gram, uint32_t kv_dim, const double *rows, uint32_t n_rows);
 int kvs_lowrank_basis(double *gram, uint32_t kv_dim, uint32_t rank, float *basis, double *energy);
-
-struct kvs_rope {	   /* how K is turned by its position */
-	uint32_t dims;	   /* channels of a head that turn, even */
-	uint32_t halves;   /* 1: pair i is channels i and i + dims / 2; 0: 2 i and 2 i + 1 */
-	const float *turn; /* [dims / 2] radians a token */
-};
 
 /*
  * To the second moment that K would have, had each of its tokens stood at its own position and the

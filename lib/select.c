@@ -94,6 +94,8 @@ void kvs_train_start(struct kvs *s)
 
 int kvs_train_finish(struct kvs *s, uint32_t dl)
 {
+	if (s->rope.dims)
+		kvs_lowrank_spread(s->scratch.gram, &s->geo.rec, &s->rope, s->geo.n_ctx);
 	if (kvs_lowrank_basis(s->scratch.gram, s->geo.kv_dim, s->predictor.rank, s->scratch.basis,
 			      NULL))
 		return kvs_fail(s, -EDOM, "layer %u: no basis of rank %u: K is not finite",

@@ -116,6 +116,12 @@ static void init_layers(struct kvs *s)
 		sector += (uint64_t)s->ring[l] * s->geo.record_sectors;
 	}
 	s->shape.window = s->window;
+	if (s->rope_turn) {
+		s->rope = *s->shape.rope;
+		memcpy(s->rope_turn, s->rope.turn, s->rope.dims / 2 * sizeof(*s->rope_turn));
+		s->rope.turn = s->rope_turn;
+	}
+	s->shape.rope = s->cfg.shape.rope = s->rope_turn ? &s->rope : NULL;
 }
 
 static int open_io(struct kvs *s)

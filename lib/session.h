@@ -176,6 +176,8 @@ struct kvs {
 	uint32_t *selected, *placed;  /* [n_seqs][selected_groups] groups and their places */
 	struct estimate *estimates;   /* [n_seqs][KVS_ESTIMATES], with no_correct */
 	uint32_t *estimated;	      /* [n_seqs][KVS_ESTIMATES][estimate_groups] groups */
+	struct kvs_rope rope;	      /* dims 0: not known */
+	float *rope_turn;	      /* [rope.dims / 2] */
 	uint8_t *basis;		      /* [n_disk] packed */
 	uint8_t *trained;	      /* [n_disk] */
 	struct scratch scratch;

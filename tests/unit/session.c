@@ -240,13 +240,17 @@ START_TEST(disk_equals_memory)
 	};
 	struct kvs_config cfg = config(KVS_MEMORY);
 	struct kvs_stats stats;
-	float *memory;
+	float turn[DIM / 2], *memory;
+	struct kvs_rope rope = { DIM, 1, turn };
 
 	c = &cases[_i];
 	cfg.settings.predictor = c->predictor;
 	cfg.settings.group = c->group;
 	cfg.settings.select = c->select;
 	cfg.settings.no_correct = c->no_correct;
+	for (uint32_t i = 0; i < DIM / 2; i++)
+		turn[i] = powf(10000, -2.0f * (float)i / DIM);
+	cfg.shape.rope = _i % 2 ? &rope : NULL;
 	memory = run_session(&cfg, c->prefill, c->n, NULL);
 	cfg.where = KVS_DISK;
 	for (int b = 0; b < 4; b++) {

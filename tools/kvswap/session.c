@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,27 @@ static int make_shape(struct session *s, const struct model *m)
 		.scale = m->attn_scale,
 		.window = s->window,
 	};
+	return DONE;
+}
+
+/* Left out where a pair of channels does not turn by one angle a token (YaRN). */
+static int make_rope(struct session *s, const struct model *m)
+{
+	const float *factors = m->rope.factors ? m->rope.factors->data : NULL;
+	uint32_t l = 0;
+
+	while (l < m->n_layers && m->layers[l].window)
+		l++;
+	if (l == m->n_layers || m->rope.ext_factor != 0)
+		return DONE;
+	s->turn = malloc(m->head_dim / 2 * sizeof(*s->turn));
+	if (!s->turn)
+		return report_fail("out of memory");
+	for (uint32_t i = 0; i < m->head_dim / 2; i++)
+		s->turn[i] = m->layers[l].freq_scale / (factors ? factors[i] : 1) *
+			     powf(m->layers[l].freq_base, -2.0f * (float)i / (float)m->head_dim);
+	s->rope = (struct kvs_rope){ m->head_dim, m->rope.mode == GGML_ROPE_TYPE_NEOX, s->turn };
+	s->shape.rope = &s->rope;
 	return DONE;
 }
 
@@ -141,6 +163,8 @@ int session_open(struct session *s, const struct model *m, struct compute *compu
 
 	memset(s, 0, sizeof(*s));
 	rc = make_shape(s, m);
+	if (!rc)
+		rc = make_rope(s, m);
 	if (rc)
 		return rc;
 	s->shape.n_ctx = n_ctx;
@@ -164,5 +188,6 @@ void session_close(struct session *s)
 {
 	kvs_close(s->kvs);
 	free(s->window);
+	free(s->turn);
 	memset(s, 0, sizeof(*s));
 }

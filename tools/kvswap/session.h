@@ -37,6 +37,8 @@ struct session_options {
 struct session {
 	struct kvs *kvs;
 	uint32_t *window; /* [n_layers], of shape */
+	float *turn;	  /* [head_dim / 2], of rope */
+	struct kvs_rope rope;
 	struct kvs_shape shape;
 	struct kvs_plan plan;
 	uint64_t budget; /* bytes; 0: none */
