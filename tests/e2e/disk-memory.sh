@@ -5,7 +5,9 @@
 . "$(dirname "$0")/lib.sh"
 . tests/tools/runs.sh
 
-# same PROMPT... -- SETTINGS: memory against both backends, each prompt and on time or late.
+vocab=0 # of the model that a case runs
+
+# same PROMPT... -- SETTINGS: memory against both backends, each on time and late.
 same() {
     local prompt=()
     while [ "$1" != -- ]; do

@@ -28,8 +28,7 @@ start() {
 has() { [ -s "$1" ]; }
 
 comes_to() {
-    local i
-    for i in {1..600}; do
+    for _ in {1..600}; do
         ! "$@" || return 0
         kill -0 $pid 2>/dev/null || fail "the run has ended: $(cat "$TMP/err")"
         sleep 0.05
@@ -211,9 +210,7 @@ no_room_tmpfs() {
 }
 
 kill_unnamed() {
-    local before
     mkdir "$TMP/dir"
-    before=$(stat -f -c %f "$TMP/dir")
     start "$TMP/dir" ids "${all[@]}"
     [ -z "$(ls -A "$TMP/dir")" ] || fail "it has a name: $(ls -A "$TMP/dir")"
     killed
@@ -228,7 +225,7 @@ kill_named() {
     [ "$(stat -c %a "$TMP/kept")" = 600 ] || fail "mode $(stat -c %a "$TMP/kept")"
     if [ "$(id -u)" = 0 ]; then
         setpriv --reuid 65534 --regid 65534 --clear-groups head -c 1 "$TMP/kept" >"$TMP/byte" 2>/dev/null || rc=$?
-        [ $rc != 0 ] && [ ! -s "$TMP/byte" ] || fail "another user reads it"
+        [ "$rc $(stat -c %s "$TMP/byte")" = "1 0" ] || fail "another user reads it"
     fi
     run again -m "$TMP/recall.gguf" --tokens "$TMP/ids" -n 4 --store "$TMP/kept" --budget 4M
     run memory -m "$TMP/recall.gguf" --tokens "$TMP/ids" -n 4 --kv memory

@@ -169,12 +169,12 @@ swap() {
 
 # The second of two runs is refused, by force too, and the first one goes on.
 two_runs() {
-    local store=$1 i rc=0
+    local store=$1 rc=0
     "$KVSWAP" run -t 1 "${prompt[@]}" -n 3000 --select all --reuse 8 --test-delay 100 --store "$store" \
         >"$TMP/out" 2>"$TMP/err" &
     pid=$!
     trap 'kill -KILL $pid 2>/dev/null || :' EXIT
-    for i in {1..600}; do
+    for _ in {1..600}; do
         [ ! -s "$TMP/out" ] || break
         sleep 0.05
     done
