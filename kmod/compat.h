@@ -18,8 +18,8 @@
 #endif
 
 /* 5.18 gave bio_init() the device and the operation. */
-static inline void kvswap_bio_init(struct bio *bio, struct block_device *bdev,
-				   struct bio_vec *vecs, unsigned short nr, blk_opf_t opf)
+static inline void kvswap_bio_init(struct bio *bio, struct block_device *bdev, struct bio_vec *vecs,
+				   unsigned short nr, blk_opf_t opf)
 {
 #ifdef HAVE_BIO_INIT_BDEV
 	bio_init(bio, bdev, vecs, nr, opf);

@@ -20,9 +20,9 @@
 #include "pool.h"
 #include "ring.h"
 
-#define KVSWAP_ENTRIES_MAX	4096u
-#define KVSWAP_REQUEST_MAX	(1u << (20 - KVSWAP_UNIT_SHIFT))
-#define KVSWAP_WRITE_DEPTH	32u
+#define KVSWAP_ENTRIES_MAX 4096u
+#define KVSWAP_REQUEST_MAX (1u << (20 - KVSWAP_UNIT_SHIFT))
+#define KVSWAP_WRITE_DEPTH 32u
 
 struct kvswap_ctx;
 struct kvswap_req;
@@ -30,7 +30,7 @@ struct kvswap_req;
 /* A store is one of two implementations of the same three calls. */
 struct kvswap_target_ops {
 	u32 kind;
-	u32 slow_ops;			/* bits of operations that may sleep for long */
+	u32 slow_ops; /* bits of operations that may sleep for long */
 	int (*bind)(struct kvswap_ctx *ctx);
 	void (*unbind)(struct kvswap_ctx *ctx);
 	/*
@@ -43,28 +43,28 @@ struct kvswap_target_ops {
 struct kvswap_target {
 	const struct kvswap_target_ops *ops;
 	struct file *file;
-	void *claim;			/* what keeps a block device ours */
+	void *claim; /* what keeps a block device ours */
 	struct block_device *bdev;
-	struct bio like;		/* never sent: a pattern of device and cgroup */
-	u64 first;			/* unit of the store where the range begins */
+	struct bio like; /* never sent: a pattern of device and cgroup */
+	u64 first;	 /* unit of the store where the range begins */
 	u64 units;
 	u32 block_bytes;
-	u32 block_mask;			/* units that are not on a border of blocks */
+	u32 block_mask; /* units that are not on a border of blocks */
 	u32 run_units_max;
 	bool readonly;
 };
 
 struct kvswap_req {
 	struct kvswap_ctx *ctx;
-	struct kvswap_req *next;	/* on the free list, or the neighbour that travels along */
-	struct kvswap_req *next_run;	/* in a batch about to start */
+	struct kvswap_req *next;     /* on the free list, or the neighbour that travels along */
+	struct kvswap_req *next_run; /* in a batch about to start */
 	struct kvswap_sqe sqe;
-	u32 run_units;			/* of the first of a run: of all that travel */
+	u32 run_units; /* of the first of a run: of all that travel */
 	bool started;
-	u64 seq;			/* how many writes were submitted before */
+	u64 seq; /* how many writes were submitted before */
 	u64 taken_ns;
-	struct list_head link;		/* while waiting: in kvswap_ctx.writes or parked */
-	struct rb_node node;		/* in kvswap_ctx.pending if it changes the store */
+	struct list_head link; /* while waiting: in kvswap_ctx.writes or parked */
+	struct rb_node node;   /* in kvswap_ctx.pending if it changes the store */
 	u64 subtree_last;
 	union {
 		struct bio bio;
@@ -82,20 +82,20 @@ struct kvswap_ctx {
 	/* Requests; under lock. */
 	struct kvswap_req *reqs;
 	struct kvswap_req *free;
-	u32 in_flight;			/* taken and not yet completed */
+	u32 in_flight; /* taken and not yet completed */
 	u32 writes_started;
 	u32 write_depth;
 	u64 seq;
-	struct rb_root_cached pending;	/* what may change the store, by range */
-	struct list_head writes;	/* not started, in order */
-	struct list_head parked;	/* reads that wait for a write */
+	struct rb_root_cached pending; /* what may change the store, by range */
+	struct list_head writes;       /* not started, in order */
+	struct list_head parked;       /* reads that wait for a write */
 	struct kvswap_stats stats;
 
-	struct mutex submit_lock;	/* one caller at a time takes from the ring */
-	struct mutex setup_lock;	/* SETUP runs once */
-	bool ready;			/* set once by SETUP, with release semantics */
-	struct work_struct work;	/* starts what completions have made possible */
-	struct list_head contexts;	/* main.c */
+	struct mutex submit_lock;  /* one caller at a time takes from the ring */
+	struct mutex setup_lock;   /* SETUP runs once */
+	bool ready;		   /* set once by SETUP, with release semantics */
+	struct work_struct work;   /* starts what completions have made possible */
+	struct list_head contexts; /* main.c */
 	pid_t pid;
 };
 
@@ -121,15 +121,15 @@ void kvswap_io_done(struct kvswap_req *req, int result);
 void kvswap_io_drain(struct kvswap_ctx *ctx);
 
 /* What an operation uses and does. */
-#define KVSWAP_USES_RANGE	BIT(0)	/* of the store */
-#define KVSWAP_USES_ARENA	BIT(1)
-#define KVSWAP_CHANGES		BIT(2)	/* the store */
-#define KVSWAP_QUEUES		BIT(3)	/* in order with what changes the store */
-#define KVSWAP_WHOLE		BIT(4)	/* is done with once it has been taken */
+#define KVSWAP_USES_RANGE BIT(0) /* of the store */
+#define KVSWAP_USES_ARENA BIT(1)
+#define KVSWAP_CHANGES BIT(2) /* the store */
+#define KVSWAP_QUEUES BIT(3)  /* in order with what changes the store */
+#define KVSWAP_WHOLE BIT(4)   /* is done with once it has been taken */
 
 extern const struct kvswap_op {
 	u8 traits;
-	u8 flags;			/* KVSWAP_SQE_* that it takes */
+	u8 flags; /* KVSWAP_SQE_* that it takes */
 } kvswap_ops[KVSWAP_OP_END];
 
 static inline u8 kvswap_req_traits(const struct kvswap_req *req)

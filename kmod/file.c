@@ -19,9 +19,9 @@
 #include "context.h"
 
 /* Offsets for mmap, far apart. */
-#define KVSWAP_MAP_SQ		0ull
-#define KVSWAP_MAP_CQ		BIT_ULL(28)
-#define KVSWAP_MAP_ARENA	BIT_ULL(32)
+#define KVSWAP_MAP_SQ 0ull
+#define KVSWAP_MAP_CQ BIT_ULL(28)
+#define KVSWAP_MAP_ARENA BIT_ULL(32)
 
 static bool kvswap_ctx_ready(const struct kvswap_ctx *ctx)
 {

@@ -44,7 +44,8 @@ const struct kvswap_op kvswap_ops[KVSWAP_OP_END] = {
 	[KVSWAP_OP_NOP] = { KVSWAP_WHOLE },
 	[KVSWAP_OP_READ] = { KVSWAP_USES_RANGE | KVSWAP_USES_ARENA },
 	[KVSWAP_OP_WRITE] = { KVSWAP_USES_RANGE | KVSWAP_USES_ARENA | KVSWAP_CHANGES |
-			      KVSWAP_QUEUES, KVSWAP_SQE_FUA },
+				      KVSWAP_QUEUES,
+			      KVSWAP_SQE_FUA },
 	[KVSWAP_OP_FLUSH] = { KVSWAP_QUEUES },
 	[KVSWAP_OP_DISCARD] = { KVSWAP_USES_RANGE | KVSWAP_CHANGES | KVSWAP_QUEUES },
 	[KVSWAP_OP_WRITE_ZEROES] = { KVSWAP_USES_RANGE | KVSWAP_CHANGES | KVSWAP_QUEUES,
@@ -181,8 +182,7 @@ static __always_inline void kvswap_req_complete(struct kvswap_ctx *ctx, struct k
 
 	trace_kvswap_complete(req, result, ns);
 	if (traits & KVSWAP_USES_ARENA)
-		kvswap_pool_toggle(&ctx->pool, req->sqe.arena,
-				   req->sqe.arena + req->sqe.units - 1);
+		kvswap_pool_toggle(&ctx->pool, req->sqe.arena, req->sqe.arena + req->sqe.units - 1);
 	if (traits & KVSWAP_CHANGES)
 		kvswap_pending_remove(req, &ctx->pending);
 	if (traits & KVSWAP_QUEUES)
@@ -199,9 +199,9 @@ static __always_inline void kvswap_req_complete(struct kvswap_ctx *ctx, struct k
 struct kvswap_batch {
 	struct kvswap_req *runs;
 	u32 nr;
-	struct kvswap_req *run;		/* the latest, and the last of its neighbours */
+	struct kvswap_req *run; /* the latest, and the last of its neighbours */
 	struct kvswap_req *last;
-	u64 now;			/* what was taken at another time has had to wait */
+	u64 now; /* what was taken at another time has had to wait */
 	u64 read_units;
 	u64 written_units;
 };

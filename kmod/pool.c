@@ -77,8 +77,8 @@ static struct page *kvswap_block_alloc(u32 order)
 }
 
 /*
- * A block goes with its first page, whatever chunks it has been cut into since; from the end, because
- * then the others are not tails any more.
+ * A block goes with its first page, whatever chunks it has been cut into since; from the end,
+ * because once it is gone the others are no tails any more.
  */
 static void kvswap_blocks_free(struct bio_vec *chunks, u32 nr)
 {

@@ -15,11 +15,11 @@
 struct kvswap_pool {
 	struct bio_vec *chunks;
 	u32 nr_chunks;
-	u32 chunk_shift;		/* in units */
+	u32 chunk_shift; /* in units */
 	u64 units;
-	unsigned long *busy;		/* a bit a unit; kvswap_ctx.lock */
-	unsigned long charged;		/* pages */
-	struct mm_struct *mm;		/* whose locked_vm carries them */
+	unsigned long *busy;   /* a bit a unit; kvswap_ctx.lock */
+	unsigned long charged; /* pages */
+	struct mm_struct *mm;  /* whose locked_vm carries them */
 };
 
 u64 kvswap_pool_cap(void);

@@ -98,8 +98,7 @@ void kvswap_ring_wake(struct kvswap_ctx *ctx)
 
 /* Until cq_tail is at target or nothing is in flight. Lets the lock go while it sleeps. */
 static int kvswap_ring_sleep(struct kvswap_ctx *ctx, u32 target, ktime_t *deadline,
-			     unsigned int state)
-	__must_hold(&ctx->lock)
+			     unsigned int state) __must_hold(&ctx->lock)
 {
 	struct kvswap_sleeper self = { .task = current, .target = target };
 	int err = 0;

@@ -15,10 +15,10 @@ struct kvswap_ring {
 	struct kvswap_sq *sq;
 	struct kvswap_cq *cq;
 	u32 entries;
-	u32 sq_head;			/* kvswap_ctx.submit_lock */
-	u32 cq_tail;			/* kvswap_ctx.lock, as are the next three */
-	u32 wake_at;			/* cq_tail at which someone wants to be woken */
-	bool polled;			/* someone may be in poll's queue */
+	u32 sq_head; /* kvswap_ctx.submit_lock */
+	u32 cq_tail; /* kvswap_ctx.lock, as are the next three */
+	u32 wake_at; /* cq_tail at which someone wants to be woken */
+	bool polled; /* someone may be in poll's queue */
 	struct list_head sleepers;
 	wait_queue_head_t poll;
 };

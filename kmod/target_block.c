@@ -35,8 +35,8 @@ static int kvswap_block_bind(struct kvswap_ctx *ctx)
 		goto release;
 	invalidate_bdev(target->bdev);
 	target->block_bytes = bdev_logical_block_size(target->bdev);
-	target->run_units_max = min_t(u32, queue_max_sectors(bdev_get_queue(target->bdev)),
-				      KVSWAP_REQUEST_MAX);
+	target->run_units_max =
+		min_t(u32, queue_max_sectors(bdev_get_queue(target->bdev)), KVSWAP_REQUEST_MAX);
 	kvswap_bio_init(&target->like, target->bdev, NULL, 0, REQ_OP_READ);
 	return 0;
 
@@ -91,8 +91,7 @@ static void kvswap_block_start_one(struct kvswap_target *target, struct kvswap_r
 	blk_opf_t fua = run->sqe.flags & KVSWAP_SQE_FUA ? REQ_FUA : 0;
 	struct bio *bio = &run->bio;
 
-	kvswap_bio_init_like(bio, &target->like, &run->vec, 1,
-			     kvswap_block_opf[run->sqe.op] | fua);
+	kvswap_bio_init_like(bio, &target->like, &run->vec, 1, kvswap_block_opf[run->sqe.op] | fua);
 	if (kvswap_req_traits(run) & KVSWAP_USES_ARENA)
 		kvswap_block_data(run);
 	bio->bi_iter.bi_sector = target->first + run->sqe.store;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Tracepoints: a submission taken, a run started, a request completed. */
+/*
+ * Tracepoints: a submission taken, a run started, a request completed. Laid out as TRACE_EVENTs
+ * are, which neither clang-format nor checkpatch knows.
+ */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM kvswap
 
@@ -10,6 +13,7 @@
 
 #include "context.h"
 
+/* clang-format off */
 #define kvswap_show_op(op) __print_symbolic(op, \
 	{ KVSWAP_OP_NOP, "nop" }, { KVSWAP_OP_READ, "read" }, { KVSWAP_OP_WRITE, "write" }, \
 	{ KVSWAP_OP_FLUSH, "flush" }, { KVSWAP_OP_DISCARD, "discard" }, \
@@ -90,6 +94,7 @@ TRACE_EVENT(kvswap_complete,
 		  __entry->pid, kvswap_show_op(__entry->op), __entry->store, __entry->units,
 		  __entry->user_data, __entry->result, __entry->latency_ns)
 );
+/* clang-format on */
 
 #endif
 

@@ -25,9 +25,9 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define KVSWAP_ABI		1
-#define KVSWAP_UNIT_SHIFT	9
-#define KVSWAP_UNIT		(1u << KVSWAP_UNIT_SHIFT)
+#define KVSWAP_ABI 1
+#define KVSWAP_UNIT_SHIFT 9
+#define KVSWAP_UNIT (1u << KVSWAP_UNIT_SHIFT)
 
 /*
  * ioctl numbers. They do not carry the size, which the argument itself does. Each returns 0 or:
@@ -38,11 +38,11 @@
  *   ENXIO       ENTER before SETUP
  * and what is listed with each.
  */
-#define KVSWAP_IOC_TYPE		0xBC
-#define KVSWAP_IOC_INFO		_IO(KVSWAP_IOC_TYPE, 0x00)
-#define KVSWAP_IOC_SETUP	_IO(KVSWAP_IOC_TYPE, 0x01)
-#define KVSWAP_IOC_ENTER	_IO(KVSWAP_IOC_TYPE, 0x02)
-#define KVSWAP_IOC_STATS	_IO(KVSWAP_IOC_TYPE, 0x03)
+#define KVSWAP_IOC_TYPE 0xBC
+#define KVSWAP_IOC_INFO _IO(KVSWAP_IOC_TYPE, 0x00)
+#define KVSWAP_IOC_SETUP _IO(KVSWAP_IOC_TYPE, 0x01)
+#define KVSWAP_IOC_ENTER _IO(KVSWAP_IOC_TYPE, 0x02)
+#define KVSWAP_IOC_STATS _IO(KVSWAP_IOC_TYPE, 0x03)
 
 /**
  * struct kvswap_info - ioctl(KVSWAP_IOC_INFO)
@@ -68,15 +68,15 @@ struct kvswap_info {
 	__aligned_u64 pinned_bytes;
 };
 
-#define KVSWAP_F_BLOCK		(1ull << 0)	/* block devices */
-#define KVSWAP_F_FILE		(1ull << 1)	/* regular files */
+#define KVSWAP_F_BLOCK (1ull << 0) /* block devices */
+#define KVSWAP_F_FILE (1ull << 1)  /* regular files */
 
 /* Flags of SETUP. */
-#define KVSWAP_SETUP_RDONLY	(1u << 0)	/* READ and NOP only; fd may be read-only */
+#define KVSWAP_SETUP_RDONLY (1u << 0) /* READ and NOP only; fd may be read-only */
 
 /* Kinds of store. */
-#define KVSWAP_STORE_BLOCK	0
-#define KVSWAP_STORE_FILE	1
+#define KVSWAP_STORE_BLOCK 0
+#define KVSWAP_STORE_FILE 1
 
 /**
  * struct kvswap_setup - ioctl(KVSWAP_IOC_SETUP), once per context
@@ -177,17 +177,17 @@ struct kvswap_enter {
  * ordered against a READ still under way. Parts of the arena that take part in a request are the
  * kernel's until its completion.
  */
-#define KVSWAP_OP_NOP		0
-#define KVSWAP_OP_READ		1	/* store -> arena */
-#define KVSWAP_OP_WRITE		2	/* arena -> store */
-#define KVSWAP_OP_FLUSH		3	/* writes submitted before are on stable storage */
-#define KVSWAP_OP_DISCARD	4	/* the range is not needed; reads give anything */
-#define KVSWAP_OP_WRITE_ZEROES	5	/* the range reads as zeroes */
-#define KVSWAP_OP_CANCEL	6	/* takes back what has user_data @arg and has not started */
-#define KVSWAP_OP_END		7
+#define KVSWAP_OP_NOP 0
+#define KVSWAP_OP_READ 1	 /* store -> arena */
+#define KVSWAP_OP_WRITE 2	 /* arena -> store */
+#define KVSWAP_OP_FLUSH 3	 /* writes submitted before are on stable storage */
+#define KVSWAP_OP_DISCARD 4	 /* the range is not needed; reads give anything */
+#define KVSWAP_OP_WRITE_ZEROES 5 /* the range reads as zeroes */
+#define KVSWAP_OP_CANCEL 6	 /* takes back what has user_data @arg and has not started */
+#define KVSWAP_OP_END 7
 
 /* Flags of a submission. */
-#define KVSWAP_SQE_FUA		(1u << 0)	/* durable when it completes */
+#define KVSWAP_SQE_FUA (1u << 0) /* durable when it completes */
 
 /**
  * struct kvswap_sqe - a submission, 32 bytes

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# shellcheck shell=sh disable=SC2034
 #
 # Sourced by the scripts here: where kernels are kept, how missing tools come in.
 

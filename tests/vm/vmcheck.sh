@@ -27,18 +27,25 @@ build_tests() {
 	done
 }
 
+# The example of the manual page, as it stands there.
+build_example() {
+	sed -n '/example begin/,/example end/p' "$top/man/kvswap.4" | grep -v '^\.' | sed 's/\\en/\\n/' > "$out/example.c"
+	"${1}gcc" -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -static -I "$top/include/uapi" -o "$out/$2/example" "$out/example.c"
+}
+
 check() {
 	name=$1
-	dir=$("$here/kernel.sh" "$name")
 	"$here/module.sh" "$name" "$out"
 	case $name in
-	*arm64*) have_tools aarch64-linux-gnu-gcc:crossbuild-essential-arm64; arch=arm64; build_tests aarch64-linux-gnu- arm64 ;;
-	*) arch=$(uname -m); build_tests "" "$arch" ;;
+	*arm64*) have_tools aarch64-linux-gnu-gcc:crossbuild-essential-arm64; arch=arm64 cross=aarch64-linux-gnu- ;;
+	*) arch=$(uname -m) cross= ;;
 	esac
+	build_tests "$cross" "$arch"
+	build_example "$cross" "$arch"
 	mkdir -p "$out/$name"
-	printf '%s\n' $tests > "$out/$name/tests"
+	printf '%s\n' $tests "example /dev/kv512" > "$out/$name/tests"
 	files=
-	for t in $tests pinned; do
+	for t in $tests pinned example; do
 		files="$files $out/$arch/$t"
 	done
 	truncate -s 64M "$out/$name/kvfs"
@@ -53,7 +60,7 @@ check() {
 	skipped=$((skipped + $(grep -c '^skip ' "$out/$name/log" || true)))
 	failed=$((failed + $(grep -c '^FAIL ' "$out/$name/log" || true)))
 	ran=$(grep -cE '^(ok|skip|FAIL) ' "$out/$name/log" || true)
-	[ "$ran" -ge "$(echo "$tests" | wc -w)" ] || { echo "$name: FAIL not all tests ran"; failed=$((failed + 1)); }
+	[ "$ran" -ge "$(wc -l < "$out/$name/tests")" ] || { echo "$name: FAIL not all tests ran"; failed=$((failed + 1)); }
 }
 
 for name in "${@:-6.1}"; do
