@@ -26,7 +26,8 @@ struct kvs_predictor {
 	struct kvs_geom geom;
 	uint32_t rank;
 	uint32_t groups_per_chunk;
-	uint32_t items_per_group; /* estimates per group: 1, or G for predictors per token */
+	uint32_t mean_tokens;	  /* of groupmean: tokens to a mean, a divisor of G; 0: G */
+	uint32_t items_per_group; /* estimates per group: 1 to G */
 };
 
 struct kvs_predictor_ops {

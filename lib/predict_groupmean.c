@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Metadata per group: the mean of its K, projected onto a joint low-rank basis of all KV heads,
- * int4 with one f16 scale, less what the groups of a block have in common: K of a layer lies around
- * a point that RoPE moves slowly, and the steps are to be spent on the distance from it.
+ * Metadata per group, or per few tokens of it (mean_tokens): the mean of K, projected onto a joint
+ * low-rank
+ * basis of all KV heads, int4 with one f16 scale, less what the items of a block have in common: K
+ * of a layer lies around a point that RoPE moves slowly, and the steps are to be spent on the
+ * distance from it.
  *
- * Block: tiles [groups / KVS_TILE][rank / 8][KVS_TILE][4] bytes (attend.h, score_q4), f16 scales
- * [groups], groups rounded up to whole tiles, and f16 [rank], the point. Packed basis: f16
+ * Block: tiles [items / KVS_TILE][rank / 8][KVS_TILE][4] bytes (attend.h, score_q4), f16 scales
+ * [items], items rounded up to whole tiles, and f16 [rank], the point. Packed basis: f16
  * [kv_dim][rank].
  */
 #include <errno.h>
@@ -21,9 +23,9 @@ static uint32_t kv_dim(const struct kvs_predictor *p)
 	return p->geom.n_kv_heads * p->geom.head_dim;
 }
 
-static uint32_t padded_groups(const struct kvs_predictor *p)
+static uint32_t padded_items(const struct kvs_predictor *p)
 {
-	return (p->groups_per_chunk + KVS_TILE - 1) / KVS_TILE * KVS_TILE;
+	return (p->groups_per_chunk * p->items_per_group + KVS_TILE - 1) / KVS_TILE * KVS_TILE;
 }
 
 /*
@@ -43,14 +45,18 @@ static int init(struct kvs_predictor *p, uint32_t rank)
 		rank = default_rank(p);
 	if (rank % 16 || rank > kv_dim(p) || rank > MOST_RANK)
 		return -EINVAL;
+	if (!p->mean_tokens)
+		p->mean_tokens = p->geom.group;
+	if (p->mean_tokens > p->geom.group || p->geom.group % p->mean_tokens)
+		return -EINVAL;
 	p->rank = rank;
-	p->items_per_group = 1;
+	p->items_per_group = p->geom.group / p->mean_tokens;
 	return 0;
 }
 
 static size_t block_bytes(const struct kvs_predictor *p)
 {
-	return (size_t)padded_groups(p) * (p->rank / 2 + sizeof(uint16_t)) +
+	return (size_t)padded_items(p) * (p->rank / 2 + sizeof(uint16_t)) +
 	       p->rank * sizeof(uint16_t);
 }
 
@@ -66,21 +72,21 @@ static void basis_pack(const struct kvs_predictor *p, const float *basis, void *
 
 static uint16_t *scales_of(const struct kvs_predictor *p, const void *block)
 {
-	return (uint16_t *)((char *)block + (size_t)padded_groups(p) * p->rank / 2);
+	return (uint16_t *)((char *)block + (size_t)padded_items(p) * p->rank / 2);
 }
 
 static uint16_t *point_of(const struct kvs_predictor *p, const void *block)
 {
-	return scales_of(p, block) + padded_groups(p);
+	return scales_of(p, block) + padded_items(p);
 }
 
-static void mean_of(const struct kvs_predictor *p, const uint16_t *k, uint32_t first, float *mean)
+static void mean_of(const struct kvs_predictor *p, const uint16_t *k, uint32_t n, float *mean)
 {
-	uint32_t dim = p->geom.head_dim, n = p->geom.group - first;
+	uint32_t dim = p->geom.head_dim;
 	float token[KVS_MOST_DIM];
 
 	memset(mean, 0, dim * sizeof(*mean));
-	for (uint32_t t = first; t < p->geom.group; t++) {
+	for (uint32_t t = 0; t < n; t++) {
 		p->kernels->from_f16(k + (size_t)t * dim, token, dim);
 		for (uint32_t d = 0; d < dim; d++)
 			mean[d] += token[d];
@@ -89,16 +95,16 @@ static void mean_of(const struct kvs_predictor *p, const uint16_t *k, uint32_t f
 		mean[d] /= (float)n;
 }
 
-/* The mean of the tokens from `first` on, in the space of the basis. */
+/* The mean of n tokens of a record from `first` on, in the space of the basis. */
 static void project(const struct kvs_predictor *p, const uint16_t *basis, const uint16_t *k,
-		    uint32_t first, float *z)
+		    uint32_t first, uint32_t n, float *z)
 {
 	uint32_t dim = p->geom.head_dim, rank = p->rank;
 	float mean[KVS_MOST_DIM], part[MOST_RANK];
 
 	memset(z, 0, rank * sizeof(*z));
 	for (uint32_t h = 0; h < p->geom.n_kv_heads; h++) {
-		mean_of(p, k + (size_t)h * p->geom.group * dim, first, mean);
+		mean_of(p, k + ((size_t)h * p->geom.group + first) * dim, n, mean);
 		p->kernels->project(mean, dim, basis + (size_t)h * dim * rank, rank, part, rank, 1,
 				    rank, dim);
 		for (uint32_t i = 0; i < rank; i++)
@@ -145,6 +151,18 @@ static void put(const struct kvs_predictor *p, const float *z, uint32_t index, v
  * The point is the second half of the block's first group: of the whole sequence's first group, the
  * token that draws attention to itself whatever it says is in the first half.
  */
+static void set_point(const struct kvs_predictor *p, const uint16_t *basis, const uint16_t *k,
+		      void *block)
+{
+	uint32_t first = p->geom.group / 2;
+	float z[MOST_RANK];
+
+	project(p, basis, k, first, p->geom.group - first, z);
+	for (uint32_t i = 0; i < p->rank; i++)
+		z[i] = fminf(fmaxf(z[i], -65504.0f), 65504.0f);
+	p->kernels->to_f16(z, point_of(p, block), p->rank);
+}
+
 static int build(const struct kvs_predictor *p, const void *packed_basis, const void *record,
 		 uint32_t index, void *block, uint32_t *bad)
 {
@@ -152,17 +170,15 @@ static int build(const struct kvs_predictor *p, const void *packed_basis, const 
 
 	if (!kvs_record_finite(&p->geom, record, bad))
 		return -EDOM;
-	if (!index) {
-		project(p, packed_basis, record, p->geom.group / 2, z);
-		for (uint32_t i = 0; i < p->rank; i++)
-			z[i] = fminf(fmaxf(z[i], -65504.0f), 65504.0f);
-		p->kernels->to_f16(z, point_of(p, block), p->rank);
-	}
-	project(p, packed_basis, record, 0, z);
+	if (!index)
+		set_point(p, packed_basis, record, block);
 	p->kernels->from_f16(point_of(p, block), point, p->rank);
-	for (uint32_t i = 0; i < p->rank; i++)
-		z[i] -= point[i];
-	put(p, z, index, block);
+	for (uint32_t i = 0; i < p->items_per_group; i++) {
+		project(p, packed_basis, record, i * p->mean_tokens, p->mean_tokens, z);
+		for (uint32_t r = 0; r < p->rank; r++)
+			z[r] -= point[r];
+		put(p, z, index * p->items_per_group + i, block);
+	}
 	return 0;
 }
 
@@ -211,7 +227,7 @@ static void score(const struct kvs_predictor *p, const float *projected, const v
 	float base[KVS_MOST_HEADS]; /* a multiple of 16 */
 
 	p->kernels->dot_f16(from.exact, q.n_heads, p->rank, point_of(p, block), base);
-	p->kernels->score_q4(block, scales_of(p, block), n, &q, base, out, ld);
+	p->kernels->score_q4(block, scales_of(p, block), n * p->items_per_group, &q, base, out, ld);
 }
 
 const struct kvs_predictor_ops kvs_predict_groupmean = {

@@ -57,12 +57,13 @@ static const void *record_of(const struct subject *s, uint32_t group)
 
 static struct subject subject_new(const struct kvs_kernels *kernels,
 				  const struct kvs_predictor_ops *ops, struct kvs_geom g,
-				  uint32_t rank)
+				  uint32_t rank, uint32_t mean)
 {
 	struct subject s = { .p = { .ops = ops,
 				    .kernels = kernels,
 				    .geom = g,
-				    .groups_per_chunk = 256 / g.group },
+				    .groups_per_chunk = 256 / g.group,
+				    .mean_tokens = mean },
 			     .g = g,
 			     .kv_dim = g.n_kv_heads * g.head_dim,
 			     .n_groups = 256 / g.group };
@@ -149,18 +150,21 @@ START_TEST(groupmean_within_its_steps)
 {
 	const struct kvs_kernels *kernels = set_of(_i);
 
-	for (size_t i = 0; i < N_SHAPES; i++) {
-		struct subject s = subject_new(kernels, &kvs_predict_groupmean, shapes[i], 0);
-		uint32_t n = s.n_groups > 3 ? s.n_groups - 2 : s.n_groups;
+	for (size_t i = 0; i < 2 * N_SHAPES; i++) {
+		struct kvs_geom shape = shapes[i / 2];
+		uint32_t few = i % 2 && shape.group > 1 ? 1 + (uint32_t)(i & 2) / 2 : 0;
+		struct subject s = subject_new(kernels, &kvs_predict_groupmean, shape, 0, few);
+		uint32_t groups = s.n_groups > 3 ? s.n_groups - 2 : s.n_groups;
+		uint32_t tokens = few ? few : shape.group, n = groups * shape.group / tokens;
 		double error = 0, power = 0, point, unused;
 
-		s.p.ops->score(&s.p, s.projected, s.block, n, s.est, s.ld);
+		s.p.ops->score(&s.p, s.projected, s.block, groups, s.est, s.ld);
 		for (uint32_t h = 0; h < s.g.n_heads; h++)
-			for (uint32_t g = 0; g < n; g++) {
+			for (uint32_t x = 0; x < n; x++) {
 				double most, size,
-					want = projected_logit(&s, h, g * s.g.group, s.g.group,
-							       &most, &size);
-				double got = (double)s.est[h * s.ld + g], bound;
+					want = projected_logit(&s, h, x * tokens, tokens, &most,
+							       &size);
+				double got = (double)s.est[h * s.ld + x], bound;
 
 				projected_logit(&s, h, s.g.group / 2, s.g.group - s.g.group / 2,
 						&point, &unused);
@@ -168,7 +172,7 @@ START_TEST(groupmean_within_its_steps)
 				bound = size * most / 8 * 1.01 + s.p.rank * (size / 127) * most +
 					1e-3 * size * most;
 				ck_assert_msg(fabs(got - want) <= bound,
-					      "shape %zu, head %u, group %u: %g, not %g", i, h, g,
+					      "shape %zu, head %u, item %u: %g, not %g", i, h, x,
 					      got, want);
 				error += (got - want) * (got - want);
 				power += want * want;
@@ -190,7 +194,7 @@ END_TEST
 START_TEST(groupmean_around_a_point)
 {
 	const struct kvs_kernels *kernels = set_of(_i);
-	struct subject s = subject_new(kernels, &kvs_predict_groupmean, shapes[0], 0);
+	struct subject s = subject_new(kernels, &kvs_predict_groupmean, shapes[0], 0, 0);
 	uint32_t dim = s.g.head_dim, bad;
 	double error = 0, apart = 0;
 
@@ -227,7 +231,7 @@ START_TEST(lowrank_of_every_token)
 
 	for (size_t i = 0; i < N_SHAPES; i++) {
 		uint32_t rank = i % 2 ? 5 : 0;
-		struct subject s = subject_new(kernels, &kvs_predict_lowrank, shapes[i], rank);
+		struct subject s = subject_new(kernels, &kvs_predict_lowrank, shapes[i], rank, 0);
 		uint32_t n = s.n_groups > 3 ? s.n_groups - 1 : s.n_groups;
 
 		s.p.ops->score(&s.p, s.projected, s.block, n, s.est, s.ld);
@@ -253,7 +257,7 @@ START_TEST(exact_is_attentions_logits)
 	const struct kvs_kernels *kernels = set_of(_i);
 
 	for (size_t i = 0; i < N_SHAPES; i++) {
-		struct subject s = subject_new(kernels, &kvs_predict_exact, shapes[i], 0);
+		struct subject s = subject_new(kernels, &kvs_predict_exact, shapes[i], 0, 0);
 		uint32_t rows = s.g.n_heads / s.g.n_kv_heads;
 		float want[256];
 
@@ -278,7 +282,7 @@ END_TEST
 
 START_TEST(window_estimates_nothing)
 {
-	struct subject s = subject_new(set_of(_i), &kvs_predict_window, shapes[0], 0);
+	struct subject s = subject_new(set_of(_i), &kvs_predict_window, shapes[0], 0, 0);
 
 	ck_assert_uint_eq(s.p.ops->block_bytes(&s.p), 0);
 	ck_assert_uint_eq(s.p.ops->basis_bytes(&s.p), 0);
@@ -299,7 +303,7 @@ START_TEST(blocks_do_not_depend_on_history)
 	const struct kvs_kernels *kernels = set_of(_i);
 
 	for (size_t i = 0; i < sizeof(all_ops) / sizeof(*all_ops); i++) {
-		struct subject s = subject_new(kernels, all_ops[i], shapes[1], 0);
+		struct subject s = subject_new(kernels, all_ops[i], shapes[1], 0, 0);
 		size_t bytes = s.p.ops->block_bytes(&s.p);
 		void *other = calloc(1, bytes + 64);
 		float *est = poisoned((size_t)s.g.n_heads * s.ld * sizeof(float));
@@ -335,7 +339,7 @@ START_TEST(bad_k_is_named)
 	static const uint16_t not_finite[] = { 0x7c00, 0xfc00, 0x7e00, 0xfd55 };
 
 	for (size_t i = 0; i < sizeof(all_ops) / sizeof(*all_ops); i++) {
-		struct subject s = subject_new(kernels, all_ops[i], shapes[1], 0);
+		struct subject s = subject_new(kernels, all_ops[i], shapes[1], 0, 0);
 		uint16_t *record = (uint16_t *)record_of(&s, 3);
 		uint32_t dim = s.g.head_dim, bad = UINT32_MAX;
 
@@ -360,7 +364,7 @@ START_TEST(groupmean_extremes)
 	static const uint16_t values[] = { 0, 1, 0x03ff, 0x7bff, 0xfbff, 0x8001 };
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++) {
-		struct subject s = subject_new(kernels, &kvs_predict_groupmean, shapes[0], 0);
+		struct subject s = subject_new(kernels, &kvs_predict_groupmean, shapes[0], 0, 0);
 		uint16_t *record = (uint16_t *)record_of(&s, 5);
 		uint32_t bad;
 
@@ -445,6 +449,15 @@ START_TEST(ranks)
 		ck_assert_uint_eq(kvs_predict_groupmean.block_bytes(&p),
 				  64 * (p.rank / 2 + 2) + 2 * p.rank);
 		ck_assert_int_eq(kvs_predict_groupmean.init(&p, 8), -EINVAL);
+		p.mean_tokens = 3;
+		ck_assert_int_eq(kvs_predict_groupmean.init(&p, 0), -EINVAL);
+		p.mean_tokens = 2 * p.geom.group;
+		ck_assert_int_eq(kvs_predict_groupmean.init(&p, 0), -EINVAL);
+		p.mean_tokens = p.geom.group / 2;
+		ck_assert_int_eq(kvs_predict_groupmean.init(&p, 0), 0);
+		ck_assert_uint_eq(p.items_per_group, 2);
+		ck_assert_uint_eq(kvs_predict_groupmean.block_bytes(&p),
+				  128 * (p.rank / 2 + 2) + 2 * p.rank);
 		ck_assert_int_eq(kvs_predict_groupmean.init(&p, kv_dim + 16), -EINVAL);
 		ck_assert_int_eq(kvs_predict_lowrank.init(&p, 0), 0);
 		ck_assert_uint_eq(p.rank, want[i].lowrank);
@@ -613,7 +626,7 @@ START_TEST(needle)
 	const struct kvs_kernels *kernels = set_of(_i);
 
 	for (size_t i = 0; i < 3; i++) {
-		struct subject s = subject_new(kernels, all_ops[i], shapes[0], 0);
+		struct subject s = subject_new(kernels, all_ops[i], shapes[0], 0, 0);
 		uint32_t dim = s.g.head_dim, bad, out[4], scratch[64], at = 17 + (uint32_t)i;
 		uint16_t *record = (uint16_t *)record_of(&s, at);
 		float score[64];
