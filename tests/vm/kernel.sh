@@ -14,6 +14,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 name=${1:?usage: kernel.sh NAME}
 arch=amd64 flavour=amd64 env=
 case $name in
+uml | full)	exec "$here/debug-kernel.sh" "$name" ;;
 5.10)		suite=bullseye pattern='5\.10\.0-[0-9]+' ;;
 6.1)		suite=bookworm pattern='6\.1\.0-[0-9]+' ;;
 6.1-cloud)	suite=bookworm pattern='6\.1\.0-[0-9]+' flavour=cloud-amd64 ;;

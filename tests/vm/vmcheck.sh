@@ -50,8 +50,7 @@ check() {
 	done
 	truncate -s 64M "$out/$name/kvfs"
 	mkfs.ext4 -q -F "$out/$name/kvfs"
-	MODULES='dm_mod dm_flakey dm_delay null_blk' \
-	QEMU_MORE="-drive file=$out/$name/kvfs,if=none,id=d3,format=raw -device nvme,drive=d3,serial=kvfs" \
+	MODULES='dm_mod dm_flakey dm_delay null_blk' FSIMAGE=$out/$name/kvfs \
 		"$here/boot.sh" "$name" "$here/suite" "$out/$name/kvswap.ko" "$out/$name/tests" $files > "$out/$name/log" 2>&1 ||
 		echo "FAIL the guest did not come to its end, see build/vm/$name/log" >> "$out/$name/log"
 	rm -f "$out/$name/kvfs"
