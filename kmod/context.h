@@ -61,7 +61,6 @@ struct kvswap_req {
 	struct kvswap_sqe sqe;
 	u32 run_units; /* of the first of a run: of all that travel */
 	bool started;
-	u64 seq; /* how many writes were submitted before */
 	u64 taken_ns;
 	struct list_head link; /* while waiting: in kvswap_ctx.writes or parked */
 	struct rb_node node;   /* in kvswap_ctx.pending if it changes the store */
@@ -85,7 +84,6 @@ struct kvswap_ctx {
 	u32 in_flight; /* taken and not yet completed */
 	u32 writes_started;
 	u32 write_depth;
-	u64 seq;
 	struct rb_root_cached pending; /* what may change the store, by range */
 	struct list_head writes;       /* not started, in order */
 	struct list_head parked;       /* reads that wait for a write */

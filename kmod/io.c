@@ -129,15 +129,22 @@ static int kvswap_sqe_check(struct kvswap_ctx *ctx, const struct kvswap_sqe *sqe
 	return err ? err : kvswap_arena_claim(&ctx->pool, sqe);
 }
 
-/* Is a write in the way that was submitted before? */
-static bool kvswap_req_blocked(struct kvswap_ctx *ctx, const struct kvswap_req *req)
+/* Is there a write in the way that has not completed? For a read, started or not. */
+static bool kvswap_read_blocked(struct kvswap_ctx *ctx, const struct kvswap_req *req)
+{
+	return kvswap_pending_iter_first(&ctx->pending, kvswap_req_first(req),
+					 kvswap_req_last(req));
+}
+
+/* For the first write in the queue: only one that has started can be. */
+static bool kvswap_write_blocked(struct kvswap_ctx *ctx, const struct kvswap_req *req)
 {
 	u64 first = kvswap_req_first(req), last = kvswap_req_last(req);
 	struct kvswap_req *other;
 
 	for (other = kvswap_pending_iter_first(&ctx->pending, first, last); other;
 	     other = kvswap_pending_iter_next(other, first, last))
-		if (other->seq < req->seq)
+		if (other->started)
 			return true;
 	return false;
 }
@@ -252,7 +259,7 @@ static bool kvswap_write_may_start(struct kvswap_ctx *ctx, const struct kvswap_r
 {
 	if (req->sqe.op == KVSWAP_OP_FLUSH)
 		return !ctx->writes_started;
-	return ctx->writes_started < ctx->write_depth && !kvswap_req_blocked(ctx, req);
+	return ctx->writes_started < ctx->write_depth && !kvswap_write_blocked(ctx, req);
 }
 
 static void kvswap_batch_move(struct kvswap_ctx *ctx, struct kvswap_batch *batch,
@@ -272,7 +279,7 @@ static void kvswap_batch_collect(struct kvswap_ctx *ctx, struct kvswap_batch *ba
 	struct kvswap_req *req, *next;
 
 	list_for_each_entry_safe(req, next, &ctx->parked, link)
-		if (!kvswap_req_blocked(ctx, req))
+		if (!kvswap_read_blocked(ctx, req))
 			kvswap_batch_move(ctx, batch, req);
 	list_for_each_entry_safe(req, next, &ctx->writes, link) {
 		if (!kvswap_write_may_start(ctx, req))
@@ -337,7 +344,6 @@ static int kvswap_cancel(struct kvswap_ctx *ctx, u64 user_data, u64 now)
 
 static void kvswap_write_accept(struct kvswap_ctx *ctx, struct kvswap_req *req, u8 traits)
 {
-	ctx->seq++;
 	if (traits & KVSWAP_CHANGES)
 		kvswap_pending_insert(req, &ctx->pending);
 	list_add_tail(&req->link, &ctx->writes);
@@ -350,10 +356,9 @@ static void kvswap_req_accept(struct kvswap_ctx *ctx, struct kvswap_batch *batch
 	ctx->in_flight++;
 	req->started = false;
 	req->taken_ns = batch->now;
-	req->seq = ctx->seq;
 	if (traits & KVSWAP_QUEUES)
 		kvswap_write_accept(ctx, req, traits);
-	else if (!RB_EMPTY_ROOT(&ctx->pending.rb_root) && kvswap_req_blocked(ctx, req))
+	else if (!RB_EMPTY_ROOT(&ctx->pending.rb_root) && kvswap_read_blocked(ctx, req))
 		list_add_tail(&req->link, &ctx->parked);
 	else
 		kvswap_batch_add(ctx, batch, req);

@@ -70,6 +70,7 @@ static void kvswap_file_data(struct kvswap_req *req, struct file *file, loff_t p
 	iov_iter_bvec(&iter, dir, vecs, nr, skip + bytes);
 	iov_iter_advance(&iter, skip);
 	init_sync_kiocb(iocb, file);
+	iocb->ki_flags &= ~IOCB_APPEND;
 	iocb->ki_pos = pos;
 	iocb->ki_complete = kvswap_file_complete;
 	if (req->sqe.ioprio)

@@ -174,7 +174,7 @@ struct kvswap_enter {
 /*
  * Operations. A request sees the effect of every WRITE, WRITE_ZEROES and DISCARD that was submitted
  * to this context before it and overlaps it in the store: it waits for those. A WRITE is not
- * ordered against a READ still under way. Parts of the arena that take part in a request are the
+ * ordered against a READ that is under way. Parts of the arena that take part in a request are the
  * kernel's until its completion.
  */
 #define KVSWAP_OP_NOP 0
