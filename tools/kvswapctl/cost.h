@@ -6,7 +6,7 @@
  * A step of L layers with a store, M groups selected in each, R slots a layer:
  *   hit    share of the selected groups that are in slots, a function of R / M alone
  *   ahead  M (1 - hit) percent / 100 records, read while the layer before computes
- *   late   M missed (1 - hit^3), missed: the share that the estimated query does not choose; read while nothing
+ *   late   M missed (1 - hit^4), missed: the share that the estimated query does not choose; read while nothing
  *          else is done
  * and of each batch of n records the device takes n / iops(record size, depth n).
  */
