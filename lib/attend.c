@@ -78,9 +78,9 @@ const struct kvs_kernels *kvs_kernels_get(void)
 	return NULL;
 }
 
-/* K and V of a block in f32, and what aligning them takes. */
+/* K and V of a block in f32, a row of K, and what aligning them takes. */
 size_t kvs_prefill_scratch(const struct kvs_geom *g, uint32_t n_rows)
 {
 	(void)n_rows;
-	return 2 * KVS_BLOCK * (size_t)g->head_dim * sizeof(float) + 64;
+	return (2 * KVS_BLOCK + 1) * (size_t)g->head_dim * sizeof(float) + 64;
 }

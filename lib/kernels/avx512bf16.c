@@ -9,6 +9,7 @@
 
 #define V_NAME avx512bf16
 #define M_STEP 2
+#define M_ROUNDS 1
 
 typedef uint16_t m_word;
 typedef __m512bh m_vector;

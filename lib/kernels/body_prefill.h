@@ -6,8 +6,13 @@
  */
 
 #ifndef M_STEP
-/* Words of the products: M_STEP elements of a row go into one step; here one float. */
+/*
+ * Words of the products: M_STEP elements of a row go into one step, here one float. Where they round
+ * (M_ROUNDS), K is taken as its distance from a point: channels that hardly change would otherwise cost
+ * the others their precision.
+ */
 #define M_STEP 1
+#define M_ROUNDS 0
 
 typedef float m_word;
 typedef v_f32 m_vector;
@@ -42,6 +47,12 @@ struct block {
 	uint32_t token, n; /* tokens [token, token + n) */
 	m_word *k;	   /* [head_dim / M_STEP][KVS_BLOCK][M_STEP], 0 beyond n */
 	m_word *v;	   /* [KVS_BLOCK / M_STEP][head_dim][M_STEP], 0 beyond n */
+	/*
+	 * With M_ROUNDS: [head_dim], what k is the distance from, K of the first token if every row that
+	 * sees any token sees that one, else 0.
+	 */
+	float *point;
+	int all_see_first;
 };
 
 struct cursor {
@@ -66,7 +77,8 @@ struct matrix { /* MATRIX_ROWS rows against one block */
 		[MATRIX_ROWS]; /* in state; UINT32_MAX: not a row, or sees nothing of the block */
 	uint32_t low[MATRIX_ROWS], high[MATRIX_ROWS]; /* tokens of the block that the row sees */
 	uint32_t first, end;			      /* tokens that any of the rows sees */
-	float factor[MATRIX_ROWS];		      /* of acc before the block is added */
+	float common[MATRIX_ROWS]; /* with M_ROUNDS, logit of the block's point */
+	float factor[MATRIX_ROWS]; /* of acc before the block is added */
 	m_word q[MATRIX_ROWS][KVS_MOST_DIM] __attribute__((aligned(64))); /* scaled */
 	float s[MATRIX_ROWS][KVS_BLOCK] __attribute__((aligned(64)));	  /* logits */
 	m_word p[MATRIX_ROWS][KVS_BLOCK] __attribute__((aligned(64)));	  /* weights */
@@ -101,13 +113,17 @@ static void block_pack(struct block *b, uint32_t dim, const uint16_t **k, const 
 
 	for (uint32_t t = b->n; t < KVS_BLOCK; t++)
 		k[t] = v[t] = zeros;
+	for (uint32_t d = 0; M_ROUNDS && d < dim; d += V_WIDTH)
+		v_store(b->point + d, v_load_half((b->all_see_first ? k[0] : zeros) + d));
 	for (uint32_t t = 0; t < KVS_BLOCK; t += V_WIDTH) {
 		for (uint32_t d = 0; d < dim; d += V_WIDTH) {
 			v_f32 r[V_WIDTH];
 
 #pragma GCC unroll 16
 			for (int i = 0; i < V_WIDTH; i++)
-				r[i] = v_load_half(k[t + i] + d);
+				r[i] = M_ROUNDS ? v_sub(v_load_half(k[t + i] + d),
+							v_load(b->point + d))
+						: v_load_half(k[t + i] + d);
 			v_transpose(r);
 #pragma GCC unroll 16
 			for (int i = 0; i < V_WIDTH; i += M_STEP)
@@ -137,6 +153,21 @@ static void rows_visible(const struct rows *r, const struct block *b, uint32_t a
 		*low = *high = 0;
 }
 
+/* A row's query, scaled; returns its product with the block's point. */
+V_INLINE float row_put(m_word *to, const float *q, float scale, const float *point, uint32_t dim)
+{
+	v_f32 sum = v_set(0.0f);
+
+	for (uint32_t d = 0; d < dim; d += V_WIDTH) {
+		v_f32 scaled = v_mul(v_load(q + d), v_set(scale));
+
+		m_put(to + d, scaled);
+		if (M_ROUNDS)
+			sum = v_fma(scaled, v_load(point + d), sum);
+	}
+	return M_ROUNDS ? v_sum(sum) : 0.0f;
+}
+
 /* The rows from `first` on; false when none of them sees the block. */
 static int matrix_set(struct matrix *x, const struct rows *r, const struct block *b, uint32_t first)
 {
@@ -158,8 +189,7 @@ static int matrix_set(struct matrix *x, const struct rows *r, const struct block
 			x->low[i] = x->high[i] = 0;
 			continue;
 		}
-		for (uint32_t d = 0; d < dim; d += V_WIDTH)
-			m_put(x->q[i] + d, v_mul(v_load(q + d), v_set(r->scale)));
+		x->common[i] = row_put(x->q[i], q, r->scale, b->point, dim);
 		x->first = x->low[i] < x->first ? x->low[i] : x->first;
 		x->end = x->high[i] > x->end ? x->high[i] : x->end;
 	}
@@ -248,7 +278,9 @@ V_INLINE void matrix_softmax(struct matrix *x, uint32_t i, const struct rows *r)
 
 	for (uint32_t j = 0; j < n; j++) {
 		v_f32 seen = v_min(v_load(low + j * V_WIDTH), v_load(high + j * V_WIDTH));
-		v_f32 logit = v_min(v_load(s + j * V_WIDTH), seen);
+		v_f32 logit = v_load(s + j * V_WIDTH);
+
+		logit = v_min(M_ROUNDS ? v_add(logit, v_set(x->common[i])) : logit, seen);
 
 		max = v_max(logit, max);
 		v_store(s + j * V_WIDTH, logit);
@@ -335,7 +367,10 @@ static void prefill(const struct kvs_geom *g, uint32_t h, const float *q, uint32
 		.acc_stride = acc_stride,
 		.unused = unused,
 	};
-	struct block b = { .k = aligned, .v = aligned + (size_t)KVS_BLOCK * g->head_dim };
+	struct block b = { .k = aligned,
+			   .v = aligned + (size_t)KVS_BLOCK * g->head_dim,
+			   .point = (float *)(aligned + (size_t)2 * KVS_BLOCK * g->head_dim),
+			   .all_see_first = !window };
 	struct cursor c = { spans, spans + n_spans, 0 };
 	const uint16_t *k[KVS_BLOCK], *v[KVS_BLOCK];
 	struct matrix x;

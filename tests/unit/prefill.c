@@ -101,7 +101,7 @@ static void check_prompt(const struct kvs_kernels *kernels, const struct prompt 
 			 const struct state *s)
 {
 	uint32_t rows = p->g.n_heads / p->g.n_kv_heads, dim = p->g.head_dim;
-	double tolerance = rounds_to_bf16(kernels) ? 0.15 : 3e-5;
+	double tolerance = rounds_to_bf16(kernels) ? 0.06 : 3e-5;
 	struct kvs_span seen[600];
 	double m, l, want[512], worst = 0;
 	float q[512];
