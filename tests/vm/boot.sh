@@ -7,7 +7,7 @@
 #   FSIMAGE   an ext4 image, which becomes /dev/kvfs
 #   SHARE     a folder that the guest sees at /share
 #   QEMU_MORE more arguments for QEMU, APPEND more for the kernel
-#   SECONDS_MAX  kill QEMU after so long (300)
+#   SECONDS_MAX  kill the guest after so long (900)
 # Disks, found by serial number and linked to by the guest: /dev/kv512, /dev/kv4k (NVMe, by their sectors), /dev/kvsd (SD card),
 # /dev/kvbad (sector 2048 cannot be read).
 # DISKS=none leaves them out. CPUS=1 and ACPI=1 are for counting instructions: message-signalled interrupts, slower to boot.
@@ -35,7 +35,7 @@ MODULES="${MODULES:-}" "$here/initramfs.sh" "$dir" $arch "$job" "$tmp/init.cpio.
 if [ "$name" = uml ]; then
 	truncate -s 64M "$tmp/kv512"
 	# shellcheck disable=SC2086
-	timeout "${SECONDS_MAX:-300}" "$dir/kernel" mem="${MEMORY:-1024}M" initrd="$tmp/init.cpio.gz" con=null con0=fd:0,fd:1 \
+	timeout "${SECONDS_MAX:-900}" "$dir/kernel" mem="${MEMORY:-1024}M" initrd="$tmp/init.cpio.gz" con=null con0=fd:0,fd:1 \
 		console=tty0 loglevel=4 panic=-1 ubd0="$tmp/kv512" ${FSIMAGE:+ubd1="$FSIMAGE"} ${APPEND:-} < /dev/null 2>&1 |
 		tr -d '\r' | tee "$tmp/out"
 	grep -q '^KVSWAP JOB DONE' "$tmp/out"
@@ -72,7 +72,7 @@ fi
 	set -- "$@" -virtfs "local,path=$SHARE,mount_tag=host,security_model=none"
 
 # shellcheck disable=SC2086
-timeout "${SECONDS_MAX:-300}" $qemu "$@" ${QEMU_MORE:-} \
+timeout "${SECONDS_MAX:-900}" $qemu "$@" ${QEMU_MORE:-} \
 	-append "console=$console loglevel=4 panic=-1 ${plain} ${APPEND:-}" < /dev/null 2>&1 |
 	tr -d '\r' | tee "$tmp/out"
 grep -q '^KVSWAP JOB DONE' "$tmp/out"

@@ -15,3 +15,10 @@ vmcheck-all:
 
 bench-module:
 	$(Q)tests/vm/bench.sh
+
+# Kernels that look for mistakes: User-Mode Linux is the quick one.
+vmcheck-uml:
+	$(Q)tests/vm/vmcheck.sh uml
+
+vmcheck-debug:
+	$(Q)MEMORY=2048 SECONDS_MAX=3600 tests/vm/vmcheck.sh full

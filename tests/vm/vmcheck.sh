@@ -3,6 +3,7 @@
 #
 # vmcheck.sh [KERNEL...]: for each kernel, builds the module, boots it in QEMU with NVMe and SD disks and runs the
 # programs of tests/device. Ends with "N passed, N failed".
+#   FUZZ  operations of the fuzzer on the debug kernels (200000)
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -44,6 +45,10 @@ check() {
 	build_example "$cross" "$arch"
 	mkdir -p "$out/$name"
 	printf '%s\n' $tests "example /dev/kv512" > "$out/$name/tests"
+	# More of it where mistakes show.
+	case $name in
+	uml | full) sed -i "s/^fuzz\$/fuzz ${FUZZ:-200000}/" "$out/$name/tests" ;;
+	esac
 	files=
 	for t in $tests pinned example; do
 		files="$files $out/$arch/$t"
