@@ -85,11 +85,30 @@ static int lock(const struct kvs_store *store, char *message)
 	return 0;
 }
 
+/* A session that has ended keeps its hold a little longer, until the kernel has taken down its ring. */
+static int exclusive_fd(const struct kvs_store *store, int flags)
+{
+	const struct timespec pause = { .tv_nsec = 100000000 };
+	char where[256] = "";
+	struct stat st;
+	int fd = open(store->path, flags | O_EXCL);
+
+	if (fd >= 0 || errno != EBUSY || stat(store->path, &st))
+		return fd;
+	kvs_placement_mounted(st.st_rdev, where, sizeof(where));
+	for (int i = 0; fd < 0 && !where[0] && i < LOCK_TRIES; i++) {
+		nanosleep(&pause, NULL);
+		fd = open(store->path, flags | O_EXCL);
+	}
+	errno = EBUSY;
+	return fd;
+}
+
 static int device_fd(const struct kvs_store *store, bool force, char *message)
 {
 	const int flags = O_RDWR | O_DIRECT | O_CLOEXEC;
 	struct stat st;
-	int fd = open(store->path, flags | O_EXCL);
+	int fd = exclusive_fd(store, flags);
 
 	if (fd < 0 && errno == EBUSY && force)
 		fd = open(store->path, flags);

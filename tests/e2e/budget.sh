@@ -31,7 +31,7 @@ kept() {
     same_logits memory run
 }
 
-smallest_of() { sed -n 's/.*(--budget \([0-9]*\)).*/\1/p' "$TMP/refused.err"; }
+smallest_of() { sed -n 's/.*--budget \([0-9]*\).*/\1/p' "$TMP/refused.err"; }
 
 # refusal BUDGET OPTIONS: the smallest that is named works, one byte less does not.
 refusal() {
@@ -42,7 +42,7 @@ refusal() {
     [ -n "$smallest" ] || fail "no smallest budget named"
     deep smallest --budget "$smallest" "$@"
     within smallest "$smallest"
-    refused "--budget $smallest\)" "$KVSWAP" run -t 1 -m "$TMP/deep.gguf" --tokens "$TMP/ids" -n 8 \
+    refused "--budget $smallest\b" "$KVSWAP" run -t 1 -m "$TMP/deep.gguf" --tokens "$TMP/ids" -n 8 \
         --budget $((smallest - 1)) "$@"
 }
 

@@ -170,6 +170,7 @@ swap() {
 # The second of two runs is refused, by force too, and the first one goes on.
 two_runs() {
     local store=$1 rc=0
+    : >"$TMP/out"
     "$KVSWAP" run -t 1 "${prompt[@]}" -n 3000 --select all --reuse 8 --test-delay 100 --store "$store" \
         >"$TMP/out" 2>"$TMP/err" &
     pid=$!

@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MIB ((uint64_t)1 << 20)
@@ -345,6 +346,33 @@ START_TEST(device_in_use)
 }
 END_TEST
 
+START_TEST(device_of_an_ending_run)
+{
+	const struct timespec pause = { .tv_nsec = 300000000 };
+	int pipe_fds[2];
+	char path[32], byte;
+	int loop = loop_device(__func__, 512, path);
+
+	if (loop < 0)
+		return;
+	ck_assert_int_eq(pipe(pipe_fds), 0);
+	if (!fork()) {
+		open_store(path, MIB, false);
+		if (write(pipe_fds[1], "x", 1) != 1 || nanosleep(&pause, NULL))
+			_exit(1);
+		_exit(0);
+	}
+	ck_assert_int_eq(read(pipe_fds[0], &byte, 1), 1);
+	open_store(path, MIB, false);
+	kvs_store_close(&store);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+	while (wait(NULL) > 0)
+		continue;
+	close(loop);
+}
+END_TEST
+
 START_TEST(device_is_mounted)
 {
 	int loop = file_system(__func__, "mkfs.ext4 -qF %s", "ext4", 16 * MIB, 512, true);
@@ -484,6 +512,7 @@ Suite *suite_store_places(void)
 	tcase_add_loop_test(tc, block_device, 0, 2);
 	tcase_add_test(tc, device_is_discarded);
 	tcase_add_test(tc, device_in_use);
+	tcase_add_test(tc, device_of_an_ending_run);
 	tcase_add_test(tc, device_is_mounted);
 	tcase_add_loop_test(tc, device_is_signed, 0, 3);
 	tcase_add_test(tc, device_is_read_only);
