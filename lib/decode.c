@@ -337,5 +337,7 @@ int kvs_attend(struct kvs *s, uint32_t layer, uint32_t n_seqs, const uint32_t *s
 
 	for (uint32_t i = 0; !err && i < n_seqs; i++)
 		err = attend_one(s, &s->seqs[seqs[i]], layer, q + i * row, out + i * row);
+	if (!err && layer + 1 == s->geo.n_layers)
+		kvs_session_published(s, 1);
 	return err;
 }

@@ -517,5 +517,6 @@ int kvs_prefill_end(struct kvs *s)
 	for (uint32_t l = 0; l < s->geo.n_layers; l++)
 		q->tokens[l] = s->pre.pos + s->pre.n;
 	s->pre.active = false;
+	kvs_session_published(s, 0);
 	return 0;
 }

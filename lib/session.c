@@ -265,6 +265,7 @@ int kvs_open(const struct kvs_config *cfg, struct kvs **out, char *message)
 		kvs_close(s);
 		return err;
 	}
+	kvs_session_publish(s);
 	*out = s;
 	return 0;
 }
@@ -273,6 +274,7 @@ void kvs_close(struct kvs *s)
 {
 	if (!s)
 		return;
+	kvs_publish_close(s->publisher);
 	if (s->io)
 		s->io->ops->close(s->io);
 	else if (s->arena)

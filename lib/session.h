@@ -29,6 +29,7 @@
 #include "io.h"
 #include "kvswap.h"
 #include "predict.h"
+#include "publish.h"
 #include "store.h"
 
 #define KVS_NO_SLOT UINT16_MAX
@@ -183,6 +184,8 @@ struct kvs {
 	struct scratch scratch;
 	struct prefill pre;
 	struct kvs_stats stats;
+	struct kvs_publisher *publisher; /* NULL: nowhere to publish */
+	uint64_t n_steps;		 /* of decode, for it */
 	uint32_t n_reqs; /* collected, not yet submitted */
 	uint32_t sync;	 /* a synchronous request is in flight */
 	int failed;
@@ -339,5 +342,12 @@ uint32_t kvs_rolling_spans(struct kvs *s, struct sequence *q, uint32_t layer, ui
 /* decode.c */
 void kvs_selection_drop(struct kvs *s, struct sequence *q);
 void kvs_record_put(const struct kvs *s, void *record, uint32_t t, const float *k, const float *v);
+
+/*
+ * publish_session.c: makes the page of a session that is open; writes its counters, after `steps` more steps of
+ * decode.
+ */
+void kvs_session_publish(struct kvs *s);
+void kvs_session_published(struct kvs *s, uint32_t steps);
 
 #endif
