@@ -34,6 +34,7 @@ static const char help[] =
 	"      --ms N              of one measurement (1000)\n"
 	"      --repeat N          measurements of each side (5)\n"
 	"      --force             a device that is in use\n"
+	"      --no-check          leave the checksums out, as fio has none\n"
 	"      --json              one JSON object instead of the table\n"
 	"  -h, --help\n"
 	"\n"
@@ -50,7 +51,7 @@ struct io_bench {
 	char **argv;
 	const char *store_path;
 	uint32_t record, depth, file, ms, repeat;
-	bool force, json, help;
+	bool force, unchecked, json, help;
 	struct kvs_store store;
 	struct load_file load;
 	struct kvs_io *io[N_BACKENDS]; /* NULL: not available */
@@ -68,6 +69,7 @@ static int parse(struct io_bench *b, int argc, char **argv)
 		{ .name = "--ms", .number = &b->ms, .min = 10, .max = 3600000 },
 		{ .name = "--repeat", .number = &b->repeat, .min = 1, .max = MOST_REPEATS },
 		{ .name = "--force", .flag = &b->force },
+		{ .name = "--no-check", .flag = &b->unchecked },
 		{ .name = "--json", .flag = &b->json },
 		{ .name = "--help", .flag = &b->help },
 		{ .name = "-h", .flag = &b->help },
@@ -96,6 +98,7 @@ static int open_file(struct io_bench *b)
 	b->load = (struct load_file){
 		.fd = b->store.fd,
 		.direct = b->store.direct,
+		.unchecked = b->unchecked,
 		.block_bytes = b->store.block_bytes,
 		.record_bytes = b->record,
 		.n_records = b->file / b->record,

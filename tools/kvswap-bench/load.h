@@ -14,6 +14,7 @@
 struct load_file {
 	int fd;
 	bool direct;
+	bool unchecked; /* checksums are not looked at, as fio does not */
 	uint32_t block_bytes;
 	uint32_t record_bytes;
 	uint32_t n_records;
