@@ -108,6 +108,7 @@ extern const struct file_operations kvswap_fops;
 /* target.c */
 int kvswap_target_bind(struct kvswap_ctx *ctx, const struct kvswap_setup *setup);
 void kvswap_target_unbind(struct kvswap_ctx *ctx);
+u32 kvswap_bdev_block_bytes(struct block_device *bdev);
 extern const struct kvswap_target_ops kvswap_block_ops;
 extern const struct kvswap_target_ops kvswap_file_ops;
 

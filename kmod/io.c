@@ -74,7 +74,7 @@ static int kvswap_ioprio_check(u16 ioprio)
 static int kvswap_range_check(const struct kvswap_target *target, const struct kvswap_sqe *sqe,
 			      u32 units_max)
 {
-	if (!sqe->units || (sqe->units | sqe->store) & target->block_mask)
+	if (!sqe->units || (sqe->units | sqe->store | sqe->arena) & target->block_mask)
 		return -ENOTBLK;
 	if (sqe->units > target->units || sqe->store > target->units - sqe->units)
 		return -ERANGE;

@@ -9,6 +9,13 @@
 
 #include "context.h"
 
+/* Place in the store, length and place in memory are all multiples of this. */
+u32 kvswap_bdev_block_bytes(struct block_device *bdev)
+{
+	return max_t(u32, bdev_logical_block_size(bdev),
+		     queue_dma_alignment(bdev_get_queue(bdev)) + 1);
+}
+
 static int kvswap_target_check(const struct file *file, bool readonly)
 {
 	fmode_t need = FMODE_READ | (readonly ? 0 : FMODE_WRITE);

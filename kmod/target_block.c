@@ -34,7 +34,7 @@ static int kvswap_block_bind(struct kvswap_ctx *ctx)
 	if (err)
 		goto release;
 	invalidate_bdev(target->bdev);
-	target->block_bytes = bdev_logical_block_size(target->bdev);
+	target->block_bytes = kvswap_bdev_block_bytes(target->bdev);
 	target->run_units_max =
 		min_t(u32, queue_max_sectors(bdev_get_queue(target->bdev)), KVSWAP_REQUEST_MAX);
 	kvswap_bio_init(&target->like, target->bdev, NULL, 0, REQ_OP_READ);

@@ -19,7 +19,7 @@ static int kvswap_file_bind(struct kvswap_ctx *ctx)
 	if (!target->file->f_op->read_iter ||
 	    (!target->readonly && !target->file->f_op->write_iter))
 		return -EOPNOTSUPP;
-	target->block_bytes = bdev ? bdev_logical_block_size(bdev) : i_blocksize(inode);
+	target->block_bytes = bdev ? kvswap_bdev_block_bytes(bdev) : i_blocksize(inode);
 	target->run_units_max = KVSWAP_REQUEST_MAX;
 	return 0;
 }

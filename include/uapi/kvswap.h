@@ -94,8 +94,8 @@ struct kvswap_info {
  * @write_depth: in: most writes under way at a time, the others wait their turn behind reads,
  *	0: a default; out: granted
  * @store_kind: out: KVSWAP_STORE_*
- * @block_bytes: out: logical block of the store; offsets and lengths of requests are multiples
- *	of it
+ * @block_bytes: out: block of the store; offsets in store and arena and lengths are multiples of
+ *	it
  * @request_units_max: out: longest READ or WRITE
  * @run_units_max: out: neighbouring requests are put together up to this length
  * @chunk_bytes: out: the arena consists of physically contiguous, naturally aligned pieces of
@@ -198,7 +198,7 @@ struct kvswap_enter {
  * @units: length; a multiple of the store's block
  * @store: first unit, from the beginning of the range bound by SETUP; a multiple of the
  *	store's block
- * @arena: first unit in the arena (READ, WRITE), else 0
+ * @arena: first unit in the arena (READ, WRITE), a multiple of the store's block, else 0
  * @__reserved: 0
  * @arg: of CANCEL, else 0 (in place of @store)
  * @user_data: handed back

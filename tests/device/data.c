@@ -29,14 +29,13 @@ static void sizes(struct dev *d)
 
 	for (uint32_t units = b; units <= d->setup.request_units_max; units *= 2) {
 		round_trip(d, units, 0, 0, units);
-		round_trip(d, units, 3 * b, 1, last - units);
+		round_trip(d, units, 3 * b, b, last - units);
 		/* Across a border of chunks. */
 		if (d->setup.chunk_bytes < d->setup.arena_bytes)
-			round_trip(d, units, 5 * b,
-				   d->setup.chunk_bytes / KVSWAP_UNIT - b / 2 - (b == 1),
+			round_trip(d, units, 5 * b, d->setup.chunk_bytes / KVSWAP_UNIT - b,
 				   last - units);
 	}
-	round_trip(d, 3 * b, d->setup.store_bytes / KVSWAP_UNIT - 3 * b, 7, 99);
+	round_trip(d, 3 * b, d->setup.store_bytes / KVSWAP_UNIT - 3 * b, 7 * b, 99 * b);
 }
 
 /*
@@ -125,8 +124,8 @@ static void seen_by_others(const char *path, uint32_t b)
 	int fd;
 
 	dev_start(&d, path, 8, ARENA);
-	dev_fill(d.arena + 512, (size_t)b * 16 * 512, 77, 1);
-	CHECK_EQ(dev_rw(&d, KVSWAP_OP_WRITE, 16 * b, 1, 16 * b), 0);
+	dev_fill(d.arena + (size_t)b * 512, (size_t)b * 16 * 512, 77, 1);
+	CHECK_EQ(dev_rw(&d, KVSWAP_OP_WRITE, 16 * b, b, 16 * b), 0);
 	dev_stop(&d);
 	fd = dev_open_store(path);
 	CHECK(!posix_memalign(&buf, 4096, (size_t)b * 16 * 512));

@@ -80,11 +80,11 @@ static void borders(uint8_t op)
 	refuse(io(op, (UINT64_MAX >> 9) + 1, 0, block), ERANGE);
 	refuse(io(op, 1ull << 63, 0, block), ERANGE);
 	refuse(io(op, 0, arena_units, block), EFAULT);
-	refuse(io(op, 0, arena_units - block + 1, block), EFAULT);
-	refuse(io(op, 0, UINT32_MAX, block), EFAULT);
+	refuse(io(op, 0, arena_units - block, 2 * block), EFAULT);
 	refuse(io(op, 0, UINT32_MAX - block + 1, block), EFAULT);
 	if (block > 1) {
 		refuse(io(op, 1, 0, block), ENOTBLK);
+		refuse(io(op, 0, 1, block), ENOTBLK);
 		refuse(io(op, 0, 0, 1), ENOTBLK);
 		refuse(io(op, 0, 0, block + 1), ENOTBLK);
 	}
@@ -119,13 +119,13 @@ static void priorities(void)
 /* Two requests in one batch over the same part of the arena. */
 static void busy(void)
 {
-	static const uint32_t shift[] = { 0, 1, 63, 64, 100 };
+	static const uint32_t shift[] = { 0, 1, 7, 8, 15 };
 	struct kvswap_cqe cqe;
 	int failed = 0;
 
 	for (int i = 0; i < 5; i++) {
 		struct kvswap_sqe a = io(KVSWAP_OP_READ, 0, 1000, 128),
-				  b = io(KVSWAP_OP_READ, 256, 1000 + shift[i], 128);
+				  b = io(KVSWAP_OP_READ, 256, 1000 + shift[i] * block, 128);
 
 		a.user_data = 1;
 		b.user_data = 2;

@@ -37,7 +37,7 @@ if [ "$name" = uml ]; then
 	# shellcheck disable=SC2086
 	timeout "${SECONDS_MAX:-900}" "$dir/kernel" mem="${MEMORY:-1024}M" initrd="$tmp/init.cpio.gz" con=null con0=fd:0,fd:1 \
 		console=tty0 loglevel=4 panic=-1 ubd0="$tmp/kv512" ${FSIMAGE:+ubd1="$FSIMAGE"} ${APPEND:-} < /dev/null 2>&1 |
-		tr -d '\r' | tee "$tmp/out"
+		stdbuf -oL tr -d '\r' | tee "$tmp/out"
 	grep -q '^KVSWAP JOB DONE' "$tmp/out"
 	exit
 fi
@@ -74,5 +74,5 @@ fi
 # shellcheck disable=SC2086
 timeout "${SECONDS_MAX:-900}" $qemu "$@" ${QEMU_MORE:-} \
 	-append "console=$console loglevel=4 panic=-1 ${plain} ${APPEND:-}" < /dev/null 2>&1 |
-	tr -d '\r' | tee "$tmp/out"
+	stdbuf -oL tr -d '\r' | tee "$tmp/out"
 grep -q '^KVSWAP JOB DONE' "$tmp/out"

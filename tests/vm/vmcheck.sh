@@ -15,12 +15,12 @@ passed=0 failed=0 skipped=0
 have_tools mkfs.ext4:e2fsprogs python3:python3 bc:bc make:make
 
 # Programs of tests/device: all but those that others use.
-tests=$(cd "$top/tests/device" && ls ./*.c | sed 's|^\./||; s|\.c$||' | grep -vxE 'dev|dm|pinned')
+tests=$(cd "$top/tests/device" && ls ./*.c | sed 's|^\./||; s|\.c$||' | grep -vxE 'dev|dm|pinned|unplug')
 
 build_tests() {
 	cc=${1}gcc
 	mkdir -p "$out/$2"
-	for t in $tests pinned; do
+	for t in $tests pinned unplug; do
 		new=$(find "$top/tests/device" "$top/include/uapi" -newer "$out/$2/$t" -name '*.[ch]' 2> /dev/null | head -n 1)
 		[ -e "$out/$2/$t" ] && [ -z "$new" ] && continue
 		"$cc" -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wshadow -Wmissing-prototypes -static -pthread \
@@ -59,6 +59,7 @@ check() {
 		"$here/boot.sh" "$name" "$here/suite" "$out/$name/kvswap.ko" "$out/$name/tests" $files > "$out/$name/log" 2>&1 ||
 		echo "FAIL the guest did not come to its end, see build/vm/$name/log" >> "$out/$name/log"
 	rm -f "$out/$name/kvfs"
+	case $name in 6.1 | 6.12) "$here/unplug.sh" "$name" >> "$out/$name/log" ;; esac
 	sed -n "/^\(ok\|skip\|FAIL\) /,\$p" "$out/$name/log" | grep -vE '^(KVSWAP JOB DONE|\[ *[0-9.]+\] reboot)' | sed "s/^/$name: /"
 	passed=$((passed + $(grep -c '^ok ' "$out/$name/log" || true)))
 	skipped=$((skipped + $(grep -c '^skip ' "$out/$name/log" || true)))
