@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
 #include "kernels/kernels.h"
 
 static bool yes(void)
@@ -16,10 +20,13 @@ static bool yes(void)
 }
 
 #ifdef __x86_64__
+/* Of F16C not every compiler's __builtin_cpu_supports() knows. */
 static bool runs_avx2(void)
 {
+	unsigned int a, b, c, d;
+
 	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-	       __builtin_cpu_supports("f16c");
+	       __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 }
 
 static bool runs_avx512(void)

@@ -7,9 +7,9 @@
 
 #ifndef M_STEP
 /*
- * Words of the products: M_STEP elements of a row go into one step, here one float. Where they round
- * (M_ROUNDS), K is taken as its distance from a point: channels that hardly change would otherwise cost
- * the others their precision.
+ * Words of the products: M_STEP elements of a row go into one step, here one float. Where they
+ * round (M_ROUNDS), K is taken as its distance from a point: channels that hardly change would
+ * otherwise cost the others their precision.
  */
 #define M_STEP 1
 #define M_ROUNDS 0
@@ -48,8 +48,8 @@ struct block {
 	m_word *k;	   /* [head_dim / M_STEP][KVS_BLOCK][M_STEP], 0 beyond n */
 	m_word *v;	   /* [KVS_BLOCK / M_STEP][head_dim][M_STEP], 0 beyond n */
 	/*
-	 * With M_ROUNDS: [head_dim], what k is the distance from, K of the first token if every row that
-	 * sees any token sees that one, else 0.
+	 * With M_ROUNDS: [head_dim], what k is the distance from, K of the first token if every row
+	 * that sees any token sees that one, else 0.
 	 */
 	float *point;
 	int all_see_first;
