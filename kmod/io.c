@@ -516,7 +516,7 @@ int kvswap_io_alloc(struct kvswap_ctx *ctx, u32 entries)
 {
 	struct kvswap_req *req;
 
-	ctx->reqs = kvcalloc(entries, sizeof(*ctx->reqs), GFP_KERNEL_ACCOUNT);
+	ctx->reqs = kvcalloc(entries, sizeof(*ctx->reqs), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!ctx->reqs)
 		return -ENOMEM;
 	for (req = ctx->reqs; req < ctx->reqs + entries; req++) {

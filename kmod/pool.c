@@ -92,7 +92,7 @@ static void kvswap_blocks_free(struct bio_vec *chunks, u32 nr)
 static struct bio_vec *kvswap_chunks_halve(struct bio_vec *chunks, u32 filled, u64 pages, u32 order)
 {
 	struct bio_vec *half = kvcalloc(DIV_ROUND_UP_ULL(pages, 1ul << (order - 1)), sizeof(*half),
-					GFP_KERNEL_ACCOUNT);
+					GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	u32 i;
 
 	if (!half)
@@ -123,7 +123,7 @@ static int kvswap_pool_fill(struct kvswap_pool *pool, u64 pages, u32 order)
 	int err = -ENOMEM;
 
 	chunks = kvcalloc(DIV_ROUND_UP_ULL(pages, 1ul << order), sizeof(*chunks),
-			  GFP_KERNEL_ACCOUNT);
+			  GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!chunks)
 		return -ENOMEM;
 	while ((u64)filled << order < pages) {
@@ -176,7 +176,8 @@ int kvswap_pool_alloc(struct kvswap_pool *pool, u64 bytes, u64 extra)
 	if (err)
 		return err;
 	pool->units = pages << (PAGE_SHIFT - KVSWAP_UNIT_SHIFT);
-	pool->busy = kvcalloc(BITS_TO_LONGS(pool->units), sizeof(long), GFP_KERNEL_ACCOUNT);
+	pool->busy = kvcalloc(BITS_TO_LONGS(pool->units), sizeof(long),
+			      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	err = pool->busy ? kvswap_pool_fill(pool, pages, order) : -ENOMEM;
 	if (err)
 		goto free;

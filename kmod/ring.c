@@ -55,7 +55,9 @@ struct kvswap_sleeper {
 
 static bool kvswap_ring_reached(const struct kvswap_ctx *ctx, u32 target)
 {
-	return !ctx->in_flight || (s32)(ctx->ring.cq_tail - target) >= 0;
+	const struct kvswap_ring *ring = &ctx->ring;
+
+	return !ctx->in_flight || (s32)(ring->cq_tail - target) >= 0;
 }
 
 /*
@@ -148,10 +150,11 @@ unlock:
 /* Until nothing is in flight and the last completion has let go of the lock. */
 void kvswap_ring_drain(struct kvswap_ctx *ctx)
 {
+	struct kvswap_ring *ring = &ctx->ring;
+
 	spin_lock_irq(&ctx->lock);
 	while (ctx->in_flight)
-		kvswap_ring_sleep(ctx, ctx->ring.cq_tail + ctx->in_flight, NULL,
-				  TASK_UNINTERRUPTIBLE);
+		kvswap_ring_sleep(ctx, ring->cq_tail + ctx->in_flight, NULL, TASK_UNINTERRUPTIBLE);
 	spin_unlock_irq(&ctx->lock);
 }
 
