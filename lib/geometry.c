@@ -10,6 +10,12 @@
 
 #include "session.h"
 
+/*
+ * Tokens to a mean of groupmean: rank beside it is a question of bytes. Look-ups at 4,096 tokens, G = 8, 400 selected (dense
+ * .996): means of 8 .82, of 4 .89, of 2 at half the rank .957, each token at half the rank .996, which is 1/51 of KV.
+ */
+#define MEAN_TOKENS 2u
+
 #define ROWS_PER_BLOCK 512u /* prefill is cut at multiples of this where the budget allows */
 
 static int refuse(char *message, int err, const char *format, ...)
@@ -414,6 +420,7 @@ static int set_predictor(enum kvs_where where, const struct kvs_settings *t, str
 	p->geom = g->rec;
 	p->groups_per_chunk = g->groups_per_chunk;
 	p->items_per_group = 1;
+	p->mean_tokens = g->rec.group < MEAN_TOKENS ? g->rec.group : MEAN_TOKENS;
 	err = p->ops->init(p, t->rank);
 	if (err)
 		return refuse(message, err,

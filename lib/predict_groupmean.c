@@ -29,13 +29,16 @@ static uint32_t padded_items(const struct kvs_predictor *p)
 }
 
 /*
- * A quarter of kv_dim, but never so much that scoring costs more than scoring group means in full.
+ * A quarter of kv_dim, an eighth for means of fewer than 4 tokens, so that metadata stays near 1/100 of KV; never so
+ * much that scoring costs more than scoring group means in full.
  */
 static uint32_t default_rank(const struct kvs_predictor *p)
 {
-	uint32_t rank = kv_dim(p) / 4 < p->geom.head_dim ? kv_dim(p) / 4 : p->geom.head_dim;
+	bool few = p->mean_tokens && p->mean_tokens < 4;
+	uint32_t rank = kv_dim(p) / (few ? 8 : 4);
 
-	rank = (rank + 8) / 16 * 16;
+	rank = rank < p->geom.head_dim ? rank : p->geom.head_dim;
+	rank = (rank + (few ? 0 : 8)) / 16 * 16;
 	return rank < 16 ? 16 : rank > MOST_RANK ? MOST_RANK : rank;
 }
 
