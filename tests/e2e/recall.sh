@@ -33,6 +33,13 @@ sparse() {
     holds "$(share sparse) >= $(share dense) - 0.02"
 }
 
+# 400 of 4,096 tokens in groups of 8, with nothing said: what README tells.
+by_default() {
+    asked default --kv memory
+    echo "dense $(share dense), default: $(share default)"
+    holds "$(share default) >= 0.93"
+}
+
 # What has to be looked up is out of reach for the newest tokens: the figures above mean something.
 window() {
     asked window --kv memory --predictor window --select 400
@@ -58,6 +65,7 @@ recall_model
 for p in $prompts; do look_ups 4096 256 256 "$p" "ids$p"; done
 
 case_ "512 look-ups at 4096 tokens, dense" dense
+case_ "look-ups with 400 of 4096 tokens: the defaults" by_default
 case_ "look-ups with 400 of 4096 tokens: means of 2 tokens" sparse --group 2
 case_ "look-ups with 100 of 4096 tokens: low rank" sparse --predictor lowrank --select 100
 case_ "look-ups with 100 of 4096 tokens: true scores" sparse --predictor exact --select 100
