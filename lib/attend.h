@@ -39,11 +39,33 @@ struct kvs_softmax {
 	float *m, *l, *acc;
 };
 
-struct kvs_q8 {			/* queries in the space of a basis, int8 */
-	uint32_t n_heads, rank; /* rank: a multiple of 16, at most 4096 */
-	const int8_t *q;	/* [n_heads][rank], -127 to 127 */
-	const float *scale;	/* [n_heads] */
-	const int32_t *sum;	/* [n_heads] sums of q */
+/*
+ * int4 metadata of groups, `items` vectors each, in tiles of KVS_TILE lanes. A tile holds `width`
+ * groups and beside each other KVS_TILE / width of their items; the rest follow in steps. So item i
+ * of group g lies in tile g / width, step i / (KVS_TILE / width), lane i % (KVS_TILE / width) *
+ * width + g % width.
+ */
+struct kvs_q4 {
+	uint32_t width, items, rank; /* rank: a multiple of 16, at most 4096 */
+	/*
+	 * [tiles][steps][rank / 8][KVS_TILE][4] bytes: of byte c of a lane the low four bits are
+	 * component 8 r + c plus 8, the high ones component 8 r + 4 + c plus 8.
+	 */
+	const uint8_t *digits;
+	const uint16_t
+		*scales; /* [tiles][steps][KVS_TILE], f16: what a component is multiplied by */
+};
+
+/*
+ * Queries in the space of a basis, int8: component r of head h is q[r / 16 * stride + 16 h + r %
+ * 16].
+ */
+struct kvs_q8 {
+	uint32_t n_heads;
+	uint32_t stride;    /* 16 times the heads that q was made for */
+	const int8_t *q;    /* -127 to 127 */
+	const float *scale; /* [n_heads] */
+	const int32_t *sum; /* [n_heads] sums of q */
 };
 
 struct kvs_kernels {
@@ -87,30 +109,31 @@ struct kvs_kernels {
 	void (*project)(const float *a, uint32_t lda, const uint16_t *b, uint32_t ldb, float *c,
 			uint32_t ldc, uint32_t m, uint32_t n, uint32_t k);
 	/*
-	 * n, a multiple of 16, floats to int8: x is about q * scale; *sum: the sum of q. The scale
-	 * is 0 or not finite where x is; q is 0 then.
+	 * n, a multiple of 16, floats to int8: x[r] is about q[r / 16 * stride + r % 16] * scale;
+	 * *sum: the sum of q. The scale is 0 or not finite where x is; q is 0 then.
 	 */
-	void (*to_q8)(const float *x, uint32_t n, int8_t *q, float *scale, int32_t *sum);
+	void (*to_q8)(const float *x, uint32_t n, int8_t *q, uint32_t stride, float *scale,
+		      int32_t *sum);
 	/* out [n] = w [m] * x [m][ldx]; out may be a row of x. */
 	void (*combine)(const float *w, const float *x, uint32_t ldx, uint32_t m, float *out,
 			uint32_t n);
 	/*
-	 * Scores of n items of metadata for n_heads queries: out[h * ld + i], nothing else of out
-	 * is written.
-	 * score_f16: tiles f16 [n / KVS_TILE, rounded up][rank][KVS_TILE], q [n_heads][rank].
-	 * score_q4: tiles [n / KVS_TILE, rounded up][rank / 8][KVS_TILE][4] bytes; of byte
-	 * [i][item][c] the low four bits are component 8 i + c plus 8, the high ones component 8 i
-	 * + 4 + c plus 8. Item i is worth scales[i] (f16, readable to the end of its tile) times
-	 * its components, and base [n_heads] is added. Equal in all sets for equal input. dot_f16:
-	 * out [n_heads, rounded up to 16] = q [n_heads][rank] * x, f16 [rank], rank a multiple of
+	 * out [n_heads, rounded up to 16] = q [n_heads][rank] * x, f16 [rank]; rank a multiple of
 	 * 16.
 	 */
 	void (*dot_f16)(const float *q, uint32_t n_heads, uint32_t rank, const uint16_t *x,
 			float *out);
+	/*
+	 * Scores of n items (groups) of metadata for n_heads queries: out[h * ld + i]; nothing else
+	 * of out is written. score_f16: tiles f16 [n / KVS_TILE, rounded up][rank][KVS_TILE], q
+	 * [n_heads][rank].
+	 * score_q4: the largest of a group's items, plus base [n_heads]. Equal in all sets for
+	 * equal input.
+	 */
 	void (*score_f16)(const uint16_t *tiles, uint32_t n, uint32_t rank, const float *q,
 			  uint32_t n_heads, float *out, uint32_t ld);
-	void (*score_q4)(const uint8_t *tiles, const uint16_t *scales, uint32_t n,
-			 const struct kvs_q8 *q, const float *base, float *out, uint32_t ld);
+	void (*score_q4)(const struct kvs_q4 *z, uint32_t n, const struct kvs_q8 *q,
+			 const float *base, float *out, uint32_t ld);
 };
 
 size_t kvs_prefill_scratch(const struct kvs_geom *g, uint32_t n_rows);

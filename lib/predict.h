@@ -26,8 +26,9 @@ struct kvs_predictor {
 	struct kvs_geom geom;
 	uint32_t rank;
 	uint32_t groups_per_chunk;
-	uint32_t mean_tokens;	  /* of groupmean: tokens to a mean, a divisor of G; 0: G */
-	uint32_t items_per_group; /* estimates per group: 1 to G */
+	uint32_t
+		mean_tokens; /* tokens to a vector of metadata, a divisor of G; 0: the predictor's choice */
+	uint32_t items_per_group; /* estimates per group: 1, or G */
 };
 
 struct kvs_predictor_ops {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Metadata per group, or per few tokens of it (mean_tokens): the mean of K, projected onto a joint
- * low-rank
- * basis of all KV heads, int4 with one f16 scale, less what the items of a block have in common: K
- * of a layer lies around a point that RoPE moves slowly, and the steps are to be spent on the
- * distance from it.
+ * Metadata of a group: means of K over a few tokens each (mean_tokens), projected onto a joint low-
+ * rank basis of all KV heads, int4 with one f16 scale a mean, less what the means of a block have
+ * in common: K of a layer lies around a point that RoPE moves slowly, and the steps are to be spent
+ * on the distance from it. The estimate of a group is the largest of its means'.
  *
- * Block: tiles [items / KVS_TILE][rank / 8][KVS_TILE][4] bytes (attend.h, score_q4), f16 scales
- * [items], items rounded up to whole tiles, and f16 [rank], the point. Packed basis: f16
+ * Block: digits and scales of struct kvs_q4, then f16 [rank], the point. Packed basis: f16
  * [kv_dim][rank].
  */
 #include <errno.h>
@@ -23,14 +21,32 @@ static uint32_t kv_dim(const struct kvs_predictor *p)
 	return p->geom.n_kv_heads * p->geom.head_dim;
 }
 
-static uint32_t padded_items(const struct kvs_predictor *p)
+static uint32_t width(const struct kvs_predictor *p)
 {
-	return (p->groups_per_chunk * p->items_per_group + KVS_TILE - 1) / KVS_TILE * KVS_TILE;
+	return p->groups_per_chunk < KVS_TILE ? p->groups_per_chunk : KVS_TILE;
+}
+
+static uint32_t items(const struct kvs_predictor *p)
+{
+	return p->geom.group / p->mean_tokens;
+}
+
+static uint32_t steps(const struct kvs_predictor *p)
+{
+	uint32_t beside = KVS_TILE / width(p);
+
+	return (items(p) + beside - 1) / beside;
+}
+
+/* Lanes of a block, those that hold nothing included. */
+static size_t lanes(const struct kvs_predictor *p)
+{
+	return (size_t)(p->groups_per_chunk + width(p) - 1) / width(p) * steps(p) * KVS_TILE;
 }
 
 /*
- * A quarter of kv_dim, an eighth for means of fewer than 4 tokens, so that metadata stays near 1/100 of KV; never so
- * much that scoring costs more than scoring group means in full.
+ * A quarter of kv_dim, an eighth for means of fewer than 4 tokens, so that metadata stays near
+ * 1/100 of KV; never so much that scoring costs more than scoring group means in full.
  */
 static uint32_t default_rank(const struct kvs_predictor *p)
 {
@@ -53,14 +69,13 @@ static int init(struct kvs_predictor *p, uint32_t rank)
 	if (p->mean_tokens > p->geom.group || p->geom.group % p->mean_tokens)
 		return -EINVAL;
 	p->rank = rank;
-	p->items_per_group = p->geom.group / p->mean_tokens;
+	p->items_per_group = 1;
 	return 0;
 }
 
 static size_t block_bytes(const struct kvs_predictor *p)
 {
-	return (size_t)padded_items(p) * (p->rank / 2 + sizeof(uint16_t)) +
-	       p->rank * sizeof(uint16_t);
+	return lanes(p) * (p->rank / 2 + sizeof(uint16_t)) + p->rank * sizeof(uint16_t);
 }
 
 static size_t basis_bytes(const struct kvs_predictor *p)
@@ -75,12 +90,12 @@ static void basis_pack(const struct kvs_predictor *p, const float *basis, void *
 
 static uint16_t *scales_of(const struct kvs_predictor *p, const void *block)
 {
-	return (uint16_t *)((char *)block + (size_t)padded_items(p) * p->rank / 2);
+	return (uint16_t *)((char *)block + lanes(p) * p->rank / 2);
 }
 
 static uint16_t *point_of(const struct kvs_predictor *p, const void *block)
 {
-	return scales_of(p, block) + padded_items(p);
+	return scales_of(p, block) + lanes(p);
 }
 
 static void mean_of(const struct kvs_predictor *p, const uint16_t *k, uint32_t n, float *mean)
@@ -135,19 +150,19 @@ static uint8_t level(float z, float inverse)
 	return (uint8_t)(x < 0 ? 0 : x > 15 ? 15 : x);
 }
 
-static void put(const struct kvs_predictor *p, const float *z, uint32_t index, void *block)
+static void put(const struct kvs_predictor *p, const float *z, uint32_t group, uint32_t item,
+		void *block)
 {
-	uint8_t *tile = (uint8_t *)block + (size_t)(index / KVS_TILE) * KVS_TILE * p->rank / 2;
-	float step = step_of(p, z, &scales_of(p, block)[index]);
+	uint32_t beside = KVS_TILE / width(p), lane = item % beside * width(p) + group % width(p);
+	size_t tile = (size_t)(group / width(p)) * steps(p) + item / beside;
+	uint8_t *at = (uint8_t *)block + (tile * p->rank / 8 * KVS_TILE + lane) * 4;
+	float step = step_of(p, z, &scales_of(p, block)[tile * KVS_TILE + lane]);
 	float inverse = step != 0 ? 1.0f / step : 0.0f;
 
-	for (uint32_t r = 0; r < p->rank; r += 8) {
-		uint8_t *at = tile + ((size_t)r / 8 * KVS_TILE + index % KVS_TILE) * 4;
-
+	for (uint32_t r = 0; r < p->rank; r += 8, at += 4 * KVS_TILE)
 		for (uint32_t c = 0; c < 4; c++)
 			at[c] = (uint8_t)(level(z[r + c], inverse) | level(z[r + 4 + c], inverse)
 									     << 4);
-	}
 }
 
 /*
@@ -176,11 +191,11 @@ static int build(const struct kvs_predictor *p, const void *packed_basis, const 
 	if (!index)
 		set_point(p, packed_basis, record, block);
 	p->kernels->from_f16(point_of(p, block), point, p->rank);
-	for (uint32_t i = 0; i < p->items_per_group; i++) {
+	for (uint32_t i = 0; i < items(p); i++) {
 		project(p, packed_basis, record, i * p->mean_tokens, p->mean_tokens, z);
 		for (uint32_t r = 0; r < p->rank; r++)
 			z[r] -= point[r];
-		put(p, z, index * p->items_per_group + i, block);
+		put(p, z, index, i, block);
 	}
 	return 0;
 }
@@ -218,19 +233,20 @@ static void query(const struct kvs_predictor *p, const void *packed_basis, const
 				    (const uint16_t *)packed_basis + (size_t)kv * dim * rank, rank,
 				    to.exact + (size_t)kv * rows * rank, rank, rows, rank, dim);
 	for (uint32_t h = 0; h < p->geom.n_heads; h++)
-		p->kernels->to_q8(to.exact + (size_t)h * rank, rank, to.q + (size_t)h * rank,
-				  &to.scale[h], &to.sum[h]);
+		p->kernels->to_q8(to.exact + (size_t)h * rank, rank, to.q + 16 * (size_t)h,
+				  16 * p->geom.n_heads, &to.scale[h], &to.sum[h]);
 }
 
 static void score(const struct kvs_predictor *p, const float *projected, const void *block,
 		  uint32_t n, float *out, uint32_t ld)
 {
 	struct queries from = queries_of(p, projected);
-	struct kvs_q8 q = { p->geom.n_heads, p->rank, from.q, from.scale, from.sum };
+	struct kvs_q8 q = { p->geom.n_heads, 16 * p->geom.n_heads, from.q, from.scale, from.sum };
+	struct kvs_q4 z = { width(p), items(p), p->rank, block, scales_of(p, block) };
 	float base[KVS_MOST_HEADS]; /* a multiple of 16 */
 
 	p->kernels->dot_f16(from.exact, q.n_heads, p->rank, point_of(p, block), base);
-	p->kernels->score_q4(block, scales_of(p, block), n * p->items_per_group, &q, base, out, ld);
+	p->kernels->score_q4(&z, n, &q, base, out, ld);
 }
 
 const struct kvs_predictor_ops kvs_predict_groupmean = {

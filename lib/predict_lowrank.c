@@ -32,6 +32,7 @@ static int init(struct kvs_predictor *p, uint32_t rank)
 	if (rank > kv_dim(p) || rank > MOST_RANK)
 		return -EINVAL;
 	p->rank = rank;
+	p->mean_tokens = 1;
 	p->items_per_group = p->geom.group;
 	return 0;
 }

@@ -53,7 +53,7 @@ bool kvs_can_build(const struct kvs *s, const struct sequence *q, uint32_t dl, u
 static uint32_t gram_rows(const struct kvs *s, const struct kvs_span *span, double *rows)
 {
 	const struct kvs_geom *g = &s->geo.rec;
-	uint32_t n = s->predictor.items_per_group, per = g->group / n;
+	uint32_t per = s->predictor.mean_tokens, n = g->group / per;
 	const uint16_t *k = span->record;
 	float x[512];
 

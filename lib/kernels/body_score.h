@@ -65,10 +65,11 @@ static void project(const float *a, uint32_t lda, const uint16_t *b, uint32_t ld
 }
 
 /* To 127 steps of the largest magnitude, which need not be finite. */
-static void to_q8(const float *x, uint32_t n, int8_t *q, float *scale, int32_t *sum)
+static void to_q8(const float *x, uint32_t n, int8_t *q, uint32_t stride, float *scale,
+		  int32_t *sum)
 {
 	v_f32 most = v_set(0.0f), odd = v_set(0.0f);
-	float largest, inverse, part[V_WIDTH];
+	float largest_x, inverse, part[V_WIDTH];
 
 	for (uint32_t i = 0; i < n; i += V_WIDTH) {
 		v_f32 v = v_load(x + i);
@@ -77,17 +78,19 @@ static void to_q8(const float *x, uint32_t n, int8_t *q, float *scale, int32_t *
 		odd = v_fma(v, v_set(0.0f), odd);
 	}
 	*sum = 0;
-	largest = v_largest(most);
-	*scale = (largest + v_sum(odd)) / 127.0f;
-	if (!(largest > 1e-30f && *scale <= FLT_MAX)) {
-		memset(q, 0, n);
-		return;
-	}
-	inverse = 127.0f / largest;
+	largest_x = v_largest(most);
+	*scale = (largest_x + v_sum(odd)) / 127.0f;
+	inverse = largest_x > 1e-30f && *scale <= FLT_MAX ? 127.0f / largest_x : 0.0f;
 	for (uint32_t i = 0; i < n; i += V_WIDTH) {
+		int8_t *at = q + (size_t)(i / 16) * stride + i % 16;
+
+		if (inverse == 0) {
+			memset(at, 0, V_WIDTH);
+			continue;
+		}
 		v_store(part, v_round(v_mul(v_load(x + i), v_set(inverse))));
 		for (int j = 0; j < V_WIDTH; j++)
-			*sum += q[i + j] = (int8_t)part[j];
+			*sum += at[j] = (int8_t)part[j];
 	}
 }
 
@@ -163,31 +166,94 @@ static void dot_f16(const float *q, uint32_t n_heads, uint32_t rank, const uint1
 #ifdef V_DIGITS
 #include "body_score_q4.h"
 #else
-static void score_q4(const uint8_t *tiles, const uint16_t *scales, uint32_t n,
-		     const struct kvs_q8 *q, const float *base, float *out, uint32_t ld)
+/* One head of one lane: the largest of its steps. */
+static float lane_q4(const uint8_t *digits, const uint16_t *scales, uint32_t steps, uint32_t rank,
+		     const int8_t *x, uint32_t stride, int32_t sum)
 {
-	for (uint32_t t = 0; t < n; t += KVS_TILE) {
-		const uint8_t *tile = tiles + (size_t)t * q->rank / 2;
-		uint32_t items = n - t < KVS_TILE ? n - t : KVS_TILE;
-		float scale[KVS_TILE];
+	float best = -INFINITY, scale, product;
 
-		from_f16(scales + t, scale, KVS_TILE);
-		for (uint32_t h = 0; h < q->n_heads; h++) {
-			const int8_t *x = q->q + (size_t)h * q->rank;
-			int32_t sum[KVS_TILE] = { 0 };
+	for (uint32_t s = 0; s < steps; s++, scales += KVS_TILE) {
+		int32_t total = -8 * sum;
 
-			for (uint32_t r = 0; r < q->rank; r += 8)
-				for (uint32_t i = 0; i < 4 * KVS_TILE; i++) {
-					uint8_t z = tile[(size_t)r / 2 * KVS_TILE + i];
-
-					sum[i / 4] += (z & 15) * x[r + i % 4] +
-						      (z >> 4) * x[r + 4 + i % 4];
-				}
-			for (uint32_t i = 0; i < items; i++)
-				out[(size_t)h * ld + t + i] =
-					base[h] +
-					(float)(sum[i] - 8 * q->sum[h]) * scale[i] * q->scale[h];
-		}
+		for (uint32_t r = 0; r < rank; r += 8, digits += 4 * KVS_TILE)
+			for (uint32_t c = 0; c < 4; c++)
+				total += (digits[c] & 15) *
+						 x[(size_t)(r / 16) * stride + r % 16 + c] +
+					 (digits[c] >> 4) *
+						 x[(size_t)(r / 16) * stride + r % 16 + 4 + c];
+		from_f16(scales, &scale, 1);
+		product = (float)total * scale;
+		best = best > product ? best : product;
 	}
+	return best;
+}
+
+static void tile_q4_heads(const uint8_t *digits, const uint16_t *scales, uint32_t steps,
+			  uint32_t rank, const struct kvs_q8 *q, const float *base, float *out,
+			  uint32_t ld, uint32_t n)
+{
+	for (uint32_t h = 0; h < q->n_heads; h++)
+		for (uint32_t lane = 0; lane < n; lane++) {
+			float best = lane_q4(digits + 4 * lane, scales + lane, steps, rank,
+					     q->q + 16 * (size_t)h, q->stride, q->sum[h]);
+
+			out[(size_t)h * ld + lane] = best * q->scale[h] + base[h];
+		}
 }
 #endif
+
+/*
+ * Lanes that hold items of the same group to the group: the largest of lanes [n_heads][KVS_TILE].
+ */
+static void tile_q4_fold(const struct kvs_q4 *z, uint32_t n_heads, const float *lanes, uint32_t n,
+			 float *out, uint32_t ld)
+{
+	for (uint32_t h = 0; h < n_heads; h++, lanes += KVS_TILE, out += ld)
+		for (uint32_t g = 0; g < n; g++) {
+			float best = lanes[g];
+
+			for (uint32_t i = 1; i < KVS_TILE / z->width && i < z->items; i++)
+				best = lanes[i * z->width + g] > best ? lanes[i * z->width + g]
+								      : best;
+			out[g] = best;
+		}
+}
+
+/*
+ * Narrow tiles: eight heads at a time, by way of their lanes. Lanes without an item are not looked
+ * at.
+ */
+static void tile_q4_narrow(const struct kvs_q4 *z, uint32_t steps, uint32_t n,
+			   const struct kvs_q8 *q, const float *base, float *out, uint32_t ld)
+{
+	float lanes[8 * KVS_TILE];
+
+	for (uint32_t h = 0; h < q->n_heads; h += 8) {
+		uint32_t heads = q->n_heads - h < 8 ? q->n_heads - h : 8;
+		struct kvs_q8 some = { heads, q->stride, q->q + 16 * (size_t)h, q->scale + h,
+				       q->sum + h };
+
+		tile_q4_heads(z->digits, z->scales, steps, z->rank, &some, base + h, lanes,
+			      KVS_TILE, KVS_TILE);
+		tile_q4_fold(z, heads, lanes, n, out + (size_t)h * ld, ld);
+	}
+}
+
+static void score_q4(const struct kvs_q4 *z, uint32_t n, const struct kvs_q8 *q, const float *base,
+		     float *out, uint32_t ld)
+{
+	uint32_t beside = KVS_TILE / z->width, steps = (z->items + beside - 1) / beside;
+	struct kvs_q4 tile = *z;
+
+	for (uint32_t g = 0; g < n; g += z->width) {
+		uint32_t groups = n - g < z->width ? n - g : z->width;
+
+		if (beside == 1)
+			tile_q4_heads(tile.digits, tile.scales, steps, z->rank, q, base, out + g,
+				      ld, groups);
+		else
+			tile_q4_narrow(&tile, steps, groups, q, base, out + g, ld);
+		tile.digits += (size_t)steps * KVS_TILE * z->rank / 2;
+		tile.scales += (size_t)steps * KVS_TILE;
+	}
+}

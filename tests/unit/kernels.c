@@ -130,33 +130,36 @@ START_TEST(bytes)
 {
 	const struct kvs_kernels *kernels = set_of(_i);
 	float x[96], scale;
-	int8_t q[97];
+	int8_t q[6 * 48 + 16];
 	int32_t sum;
 
 	for (int round = 0; round < 500; round++) {
-		uint32_t n = 16 * (1 + random_below(6));
+		uint32_t n = 16 * (1 + random_below(6)), stride = 16 * (1 + random_below(3));
 		int32_t want = 0;
 
 		random_fill(x, n, ldexpf(1, (int)random_below(60) - 30));
-		q[n] = 99;
-		kernels->to_q8(x, n, q, &scale, &sum);
+		memset(q, 99, sizeof(q));
+		kernels->to_q8(x, n, q, stride, &scale, &sum);
 		for (uint32_t i = 0; i < n; i++) {
-			ck_assert_float_le(fabsf(x[i] - scale * q[i]), scale * 0.501f);
-			ck_assert(abs(q[i]) <= 127);
-			want += q[i];
+			int8_t got = q[i / 16 * stride + i % 16];
+
+			ck_assert_float_le(fabsf(x[i] - scale * got), scale * 0.501f);
+			ck_assert(abs(got) <= 127);
+			want += got;
 		}
 		ck_assert_int_eq(sum, want);
-		ck_assert_int_eq(q[n], 99);
+		ck_assert_int_eq(q[(n / 16 - 1) * stride + 16], 99);
+		ck_assert(stride == 16 || q[16] == 99);
 	}
 	memset(x, 0, sizeof(x));
-	kernels->to_q8(x, 16, q, &scale, &sum);
+	kernels->to_q8(x, 16, q, 16, &scale, &sum);
 	ck_assert(scale == 0 && sum == 0 && q[0] == 0);
 	x[3] = INFINITY;
 	x[4] = 1;
-	kernels->to_q8(x, 16, q, &scale, &sum);
+	kernels->to_q8(x, 16, q, 16, &scale, &sum);
 	ck_assert(!isfinite(scale) && sum == 0 && q[3] == 0 && q[4] == 0);
 	x[3] = NAN;
-	kernels->to_q8(x, 16, q, &scale, &sum);
+	kernels->to_q8(x, 16, q, 16, &scale, &sum);
 	ck_assert(!isfinite(scale) && sum == 0 && q[3] == 0 && q[4] == 0);
 }
 END_TEST
