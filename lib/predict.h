@@ -26,8 +26,8 @@ struct kvs_predictor {
 	struct kvs_geom geom;
 	uint32_t rank;
 	uint32_t groups_per_chunk;
-	uint32_t
-		mean_tokens; /* tokens to a vector of metadata, a divisor of G; 0: the predictor's choice */
+	/* Tokens to a vector of metadata, a divisor of G; 0 before init: the predictor's choice. */
+	uint32_t mean_tokens;
 	uint32_t items_per_group; /* estimates per group: 1, or G */
 };
 
@@ -81,8 +81,8 @@ bool kvs_record_finite(const struct kvs_geom *g, const void *record, uint32_t *b
 /*
  * From estimated logits to scores of groups (predict.c).
  * est: [n_heads][ld] estimates of n_groups * items_per_group items, overwritten.
- * rolling: [n_heads][n_rolling] exact logits of the rolling tokens. tokens_per_item: G /
- * items_per_group.
+ * rolling: [n_heads][n_rolling] exact logits of the rolling tokens.
+ * items_per_group estimates stand for the G tokens of a group, each for as many.
  * SUM: score[g] = sum over heads of the group's share of the softmax whose denominator is estimates
  * + rolling.
  * MEAN: score[g] = max over items of the mean over heads of the logit.
