@@ -104,7 +104,7 @@ TEST_PROGRAMS := $(patsubst tests/compare/%.c,$(B)/tests/%,$(COMPARE_SRC))
 
 # The included files add theirs: to what tests/run takes, to the lists of packages that deps installs.
 CHECK_SCRIPTS := $(filter-out tests/e2e/lib.sh,$(sort $(wildcard tests/e2e/*.sh)))
-CHECK_MODELS := smollm2-135m
+CHECK_MODELS := smollm2-135m qwen2.5-coder-0.5b
 PACKAGE_LISTS :=
 
 .DELETE_ON_ERROR:
