@@ -12,8 +12,8 @@
  *     last error of a session is kvs_message().
  *   - All calls on one session come from one thread at a time; different sessions are independent.
  *   - Tokens are counted from 0 in each sequence. q, k, v and out are float32, K and Q after RoPE.
- *   - After a failure of the store (-EIO, -EBADMSG, -ENOSPC, -ETIMEDOUT) a session takes no more calls but kvs_close()
- *     and the getters: each returns the same error. Nothing wrong is ever attended to.
+ *   - After a failure of the store (-EIO, -EBADMSG, -ENOSPC, -ETIMEDOUT), or K that is not finite (-EDOM), a session
+ *     takes no more calls but kvs_close() and the getters: each returns the same error. Nothing wrong is ever attended to.
  *   - Structs that callers fill begin with `size`, sizeof the struct as the caller knows it; unset fields are
  *     0 and mean the default. Structs are only ever appended to.
  */

@@ -132,7 +132,6 @@ struct scratch {
 	uint8_t *prefill;		/* [threads][prefill_bytes] */
 	size_t prefill_bytes;
 	uint32_t ld;
-	uint32_t n_rows; /* of rows */
 };
 
 struct prefill {
